@@ -1,0 +1,33 @@
+# Two commands matter: `make demo` and `make test`. Each sets up everything it needs, once.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check fast docs clean
+
+demo: $(READY)                ## a real model, probed, cut and fine-tuned on real sentences
+	$(BIN)/probescale run configs/demo.yaml --out runs/demo --overwrite
+
+test: check                   ## everything: lint, types, generated docs, all tests
+	$(BIN)/pytest
+
+fast: $(READY)                ## the tests without training, for use while editing
+	$(BIN)/pytest -m "not slow and not real"
+
+check: $(READY)               ## lint, format, types, generated docs
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/python docs/generate.py --check
+
+docs: $(READY)                ## write the generated reference pages again
+	$(BIN)/python docs/generate.py
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) runs .pytest_cache .ruff_cache

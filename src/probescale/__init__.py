@@ -1,0 +1,72 @@
+"""ProbeScale: probe the layers of a pre-trained model, keep the ones worth their parameters, train it back.
+
+The public names are imported on first use, so that `import probescale` and `probescale --help` cost nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from probescale.checks import load_config as load_config
+    from probescale.config import RecoveryConfig as RecoveryConfig
+    from probescale.config import RunConfig as RunConfig
+    from probescale.errors import ProbeScaleError as ProbeScaleError
+    from probescale.errors import UserError as UserError
+    from probescale.models.counting import count_parameters as count_parameters
+    from probescale.models.loading import load_as_saved as load_as_saved
+    from probescale.models.loading import load_classifier as load_classifier
+    from probescale.models.surgery import extract as extract
+    from probescale.models.surgery import save_model as save_model
+    from probescale.pipeline import run as run
+    from probescale.probing.probe import probe as probe
+    from probescale.probing.represent import represent as represent
+    from probescale.probing.scores import ProbeScores as ProbeScores
+    from probescale.probing.scores import load_scores as load_scores
+    from probescale.probing.scores import relevance as relevance
+    from probescale.recovery.recover import predict as predict
+    from probescale.recovery.recover import recover as recover
+    from probescale.recovery.result import RunResult as RunResult
+    from probescale.selection.budget import parse_budget as parse_budget
+    from probescale.selection.select import Selection as Selection
+    from probescale.selection.select import select as select
+    from probescale.tasks.task import load_task as load_task
+
+_HOMES = {
+    "load_config": "checks",
+    "RecoveryConfig": "config",
+    "RunConfig": "config",
+    "ProbeScaleError": "errors",
+    "UserError": "errors",
+    "count_parameters": "models.counting",
+    "load_as_saved": "models.loading",
+    "load_classifier": "models.loading",
+    "extract": "models.surgery",
+    "save_model": "models.surgery",
+    "run": "pipeline",
+    "probe": "probing.probe",
+    "represent": "probing.represent",
+    "ProbeScores": "probing.scores",
+    "load_scores": "probing.scores",
+    "relevance": "probing.scores",
+    "predict": "recovery.recover",
+    "recover": "recovery.recover",
+    "RunResult": "recovery.result",
+    "parse_budget": "selection.budget",
+    "Selection": "selection.select",
+    "select": "selection.select",
+    "load_task": "tasks.task",
+}
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,3 @@
+from probescale.cli import main
+
+main()

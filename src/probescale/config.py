@@ -1,0 +1,263 @@
+"""The run configuration: what a run does, as frozen data, from YAML and back.
+
+Every field carries its help; docs/configuration.md is made from it. Names of tasks, strategies and metrics are checked
+by the rooms that own them (see pipeline.load_config), so that adding one needs no change here.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from probescale.errors import Problems, UserError, did_you_mean
+
+Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[\w.-]+$")]
+Column = Annotated[str | int, Field(union_mode="left_to_right")]
+Pooling = Literal["auto", "cls", "sep", "mean", "token"]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class ModelConfig(Section):
+    source: Annotated[str, StringConstraints(min_length=1)] = Field(
+        description="Local folder, hub name, or pypi:NAME==VERSION/folder#sha256=HEX."
+    )
+    revision: str | None = Field(default=None, description="Branch, tag or commit of a hub model.")
+    max_length: int = Field(default=128, ge=4, description="Longest input in tokens; longer ones are cut.")
+
+
+class DataConfig(Section):
+    source: Annotated[str, StringConstraints(min_length=1)] = Field(
+        description="File (CSV, TSV, JSONL, Parquet, Arrow, CoNLL columns; also .gz), hub name (owner/name:config), "
+        "or pypi: source."
+    )
+    split: str | None = Field(default=None, description="Split of a hub data set, such as train or validation.")
+    text: Column = Field(
+        default="text", description="Column of the text; for tagging, of the words (CoNLL: its number, from 1)."
+    )
+    pair: str | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
+    label: Column = Field(
+        default="label", description="Column of the label; for tagging, of the tags (CoNLL: its number, from 1)."
+    )
+
+
+def _source_alone(value: Any) -> Any:  # noqa: ANN401 - raw YAML
+    return {"source": value} if isinstance(value, str) else value
+
+
+Data = Annotated[DataConfig, BeforeValidator(_source_alone)]
+
+
+class ProbeConfig(Section):
+    name: Name = Field(description="Name of the property, as it appears in scores and tables.")
+    weight: float | None = Field(default=None, ge=0, description="w(p,T) of Eq. 1. All left out: 1/m each.")
+    pooling: Pooling = Field(
+        default="auto", description="State that is probed. auto: the family's own; token: each word (tagging)."
+    )
+    data: Data | None = Field(
+        default=None, description="Labelled data of the property. Left out: the task's own train data."
+    )
+
+
+class TaskConfig(Section):
+    name: Name = Field(default="task", description="Name used in tables and reports.")
+    train: Data = Field(description="Training data: fine-tuning uses all of it, probes a split inside it.")
+    dev: Data | None = Field(
+        default=None,
+        description="Data for the final figures, used for nothing else. Left out: a fifth of train is set aside.",
+    )
+    metric: str = Field(default="accuracy", description="Metric on the dev data; see `probescale list metrics`.")
+    labels: dict[str, str] = Field(
+        default_factory=dict, description="Names for label values, such as {'0': negative, '1': positive}."
+    )
+    max_train: int | None = Field(
+        default=None, ge=10, description="Use at most this many training examples, drawn with the seed."
+    )
+    probes: tuple[ProbeConfig, ...] = Field(
+        default=(ProbeConfig(name="task"),), min_length=1, description="Properties P_T to probe, with their weights."
+    )
+
+    @model_validator(mode="after")
+    def _weights_add_up(self) -> TaskConfig:
+        given = [probe.weight for probe in self.probes if probe.weight is not None]
+        if given and len(given) < len(self.probes):
+            raise ValueError("give a weight to every probe or to none")
+        if given and sum(given) == 0:
+            raise ValueError("probe weights are all zero; at least one has to count")
+        names = [probe.name for probe in self.probes]
+        if len(set(names)) < len(names):
+            raise ValueError(f"probe names must differ, found {', '.join(names)}")
+        return self
+
+    def probe_weights(self) -> dict[str, float]:
+        """w(p,T): as given, else 1/m."""
+        return {p.name: p.weight if p.weight is not None else 1 / len(self.probes) for p in self.probes}
+
+
+class ProbingConfig(Section):
+    validation: float = Field(default=0.2, gt=0, lt=1, description="Part of train on which probes are scored.")
+    max_examples: int = Field(
+        default=5000, ge=20, description="Most examples (words, for tagging) that a probe sees, drawn with the seed."
+    )
+    penalties: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        default=(0.001, 0.01, 0.1, 1.0),
+        min_length=1,
+        description="L2 penalties tried per layer on an inner split, as scikit-learn's C.",
+    )
+    batch_tokens: int = Field(
+        default=2048, ge=1, description="Tokens per forward batch, padding included. Changes speed, not results."
+    )
+
+
+class SelectionConfig(Section):
+    strategy: str = Field(
+        default="contiguous", description="Rule that chooses the layers; see `probescale list strategies`."
+    )
+    budget: str | int | None = Field(
+        default=None, description="82M parameters, 23% of them, or 5x fewer; embeddings and head counted."
+    )
+    k: int | None = Field(default=None, ge=1, description="Number of layers, instead of a budget.")
+
+    @model_validator(mode="after")
+    def _budget_or_k(self) -> SelectionConfig:
+        if (self.budget is None) == (self.k is None):
+            raise ValueError("give exactly one of budget (82M, 23%, 5x) and k (number of layers)")
+        return self
+
+
+class RecoveryConfig(Section):
+    epochs: int = Field(default=3, ge=0, description="Passes over the training data; the paper uses 3.")
+    learning_rate: float = Field(
+        default=3e-5, gt=0, description="Peak learning rate of AdamW; linear warm-up and decay."
+    )
+    batch_size: int = Field(default=32, ge=1, description="Examples per step.")
+    warmup: float = Field(default=0.1, ge=0, lt=1, description="Part of all steps spent warming up.")
+    weight_decay: float = Field(default=0.01, ge=0, description="AdamW's weight decay.")
+
+
+class RunConfig(Section):
+    model: ModelConfig = Field(description="The pre-trained model.")
+    task: TaskConfig = Field(description="What it is wanted for: a built-in name, or data of your own.")
+    probing: ProbingConfig = Field(default_factory=ProbingConfig, description="How layers are probed.")
+    selection: SelectionConfig = Field(description="Which layers are kept.")
+    compare: tuple[str, ...] = Field(
+        default=("top_k", "uniform_k"), description="Strategies trained beside it, same budget and recipe."
+    )
+    recovery: RecoveryConfig = Field(
+        default_factory=RecoveryConfig, description="How every subnetwork and the original are fine-tuned."
+    )
+    seed: int = Field(
+        default=0, ge=0, lt=2**32, description="Draws the subsamples, the splits, the new head and the batch order."
+    )
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The raw mapping of a YAML file; the error gives line and column."""
+    if not path.is_file():
+        raise UserError(
+            f'"{path}" does not exist',
+            field="CONFIG",
+            hint="give the path of a YAML file; configs/ has examples",
+        )
+    try:
+        raw = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}", field="CONFIG") from error
+    if not isinstance(raw, dict):
+        raise UserError(f"{path} holds no settings", field="CONFIG", hint="start from a file in configs/")
+    return raw
+
+
+def to_yaml(config: BaseModel) -> str:
+    """The configuration with all defaults filled in."""
+    text = io.StringIO()
+    yaml = YAML()
+    yaml.default_flow_style = False
+    yaml.dump(config.model_dump(mode="json"), text)
+    return text.getvalue()
+
+
+def set_value(raw: dict[str, Any], assignment: str) -> None:
+    """Apply one `dotted.key=value`; the value is read as YAML, a number steps into a list.
+
+    >>> raw = {"task": {"probes": [{"name": "pos"}]}}
+    >>> set_value(raw, "task.probes.0.weight=0.5"); raw
+    {'task': {'probes': [{'name': 'pos', 'weight': 0.5}]}}
+    """
+    key, equals, value = assignment.partition("=")
+    if not equals or not key:
+        raise UserError(f'"{assignment}" is not an assignment', field="--set", hint="write --set dotted.key=value")
+    *path, last = key.split(".")
+    here: Any = raw
+    try:
+        for part in path:
+            here = here[int(part)] if isinstance(here, list) else here.setdefault(part, {})
+        here[int(last) if isinstance(here, list) else last] = YAML(typ="safe").load(value)
+    except (AttributeError, IndexError, TypeError, ValueError, YAMLError) as error:
+        raise UserError(
+            f'"{assignment}" cannot be applied: no such place in the configuration', field="--set"
+        ) from error
+
+
+def parse(raw: dict[str, Any]) -> RunConfig:
+    """Check everything at once; raise Problems with one line per fault."""
+    try:
+        return RunConfig.model_validate(raw)
+    except ValidationError as error:
+        raise Problems(problems_of(error, RunConfig)) from error
+
+
+def problems_of(error: ValidationError, model: type[BaseModel]) -> list[UserError]:
+    """pydantic's faults in our words."""
+    found = []
+    for fault in error.errors():
+        # Tagged unions put type names into the location; keep what the user wrote.
+        path = [
+            part for part in fault["loc"] if part not in ("str", "int", "function-before[_source_alone(), DataConfig]")
+        ]
+        field = ".".join(str(part) for part in path)
+        if fault["type"] == "extra_forbidden":
+            known = _fields_at(model, path[:-1])
+            hint = f"use one of: {', '.join(known)}" if known else ""
+            found.append(UserError(f"unknown key.{did_you_mean(str(path[-1]), known)}", field=field, hint=hint))
+        elif fault["type"] == "missing":
+            found.append(UserError("required, but missing", field=field))
+        else:
+            said = fault["msg"].removeprefix("Value error, ")
+            value = fault["input"]
+            shown = f" (found {value!r})" if isinstance(value, (str, int, float, bool, type(None))) else ""
+            found.append(UserError(said[0].lower() + said[1:] + shown, field=field))
+    return found
+
+
+def _fields_at(model: type[BaseModel], path: list[Any]) -> list[str]:
+    """Field names of the section that a location points into."""
+    for part in path:
+        if isinstance(part, int):
+            continue
+        annotation = model.model_fields[part].annotation if part in model.model_fields else None
+        inner = [a for a in _flatten(annotation) if isinstance(a, type) and issubclass(a, BaseModel)]
+        if not inner:
+            return []
+        model = inner[0]
+    return list(model.model_fields)
+
+
+def _flatten(annotation: Any) -> list[Any]:  # noqa: ANN401 - typing constructs
+    parts = getattr(annotation, "__args__", ())
+    return [annotation, *(leaf for part in parts for leaf in _flatten(part))]

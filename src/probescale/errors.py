@@ -1,0 +1,55 @@
+"""Errors that people read: what is wrong, where, what is allowed, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class ProbeScaleError(Exception):
+    """Base of everything this package raises on purpose."""
+
+
+class UserError(ProbeScaleError):
+    """Bad input. The command line prints it without a traceback and exits with 2.
+
+    >>> print(UserError("5 is more than the model's 4 layers", field="selection.k", hint="choose 1 to 4"))
+    selection.k: 5 is more than the model's 4 layers
+      next: choose 1 to 4
+    """
+
+    def __init__(self, message: str, *, field: str = "", hint: str = "") -> None:
+        self.message, self.field, self.hint = message, field, hint
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        where = f"{self.field}: " if self.field else ""
+        return f"{where}{self.message}" + (f"\n  next: {self.hint}" if self.hint else "")
+
+
+class Problems(UserError):  # noqa: N818 - several of them
+    """Several user errors, reported together."""
+
+    def __init__(self, problems: Iterable[UserError]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """' Did you mean "top_k"?', or nothing when no known name is near."""
+    near = get_close_matches(name, list(known), n=1)
+    return f' Did you mean "{near[0]}"?' if near else ""
+
+
+def lookup(registry: Mapping[str, T], name: str, *, field: str) -> T:
+    """The entry of a registry, or an error that lists what there is."""
+    if name in registry:
+        return registry[name]
+    raise UserError(
+        f'"{name}" is not known.{did_you_mean(name, registry)}',
+        field=field,
+        hint=f"use one of: {', '.join(sorted(registry))}",
+    )

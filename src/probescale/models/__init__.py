@@ -1,0 +1,1 @@
+"""Where the layers are: family descriptions, loading, counting, surgery."""

@@ -1,0 +1,162 @@
+"""Models and tokenizers from a folder: float32, safetensors only, and no weight left to chance unnoticed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from probescale.errors import UserError
+from probescale.models.families import Family, backbone, family_of
+from probescale.progress import waiting
+from probescale.sources import model_folder
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Without the library's load reports and bars: what matters in them is checked here and raised."""
+    logging = transformers.logging
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A stock model with its tokenizer and the description of its family."""
+
+    model: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    family: Family
+    source: str  # as the user gave it
+    fingerprint: str  # of the backbone's weights as they were loaded
+
+    @property
+    def layers(self) -> int:
+        return self.family.layers_in(self.model.config)
+
+
+def read_config(source: str, revision: str | None = None, *, field: str = "model.source") -> PreTrainedConfig:
+    return _config(model_folder(source, revision, field=field), field=field)
+
+
+def load_classifier(
+    source: str, revision: str | None, names: Sequence[str], seed: int, *, field: str = "model.source"
+) -> LoadedModel:
+    """The model with a new sentence head for these labels. The head's first values come from the seed."""
+    folder = model_folder(source, revision, field=field)
+    config = _config(folder, field=field)
+    family = family_of(config, field=field)
+    auto = getattr(transformers, family.classifier)
+    labels = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
+    transformers.set_seed(seed)
+    # The new head may not fit a head in the checkpoint: that one is replaced, as it is for another task.
+    model, info = _load(auto, folder, field=field, ignore_mismatched_sizes=True, **labels)
+    unfit = {name for name, *_ in info["mismatched_keys"]}
+    _refuse_missing(_in_backbone(model, {*info["missing_keys"], *unfit}), folder, field=field)
+    return LoadedModel(model, _tokenizer(folder, field=field), family, source, fingerprint(backbone(model)))
+
+
+def load_as_saved(source: str, revision: str | None = None, *, field: str = "MODEL") -> LoadedModel:
+    """The model in the class it was saved in, head included."""
+    folder = model_folder(source, revision, field=field)
+    config = _config(folder, field=field)
+    family = family_of(config, field=field)
+    saved_as = getattr(transformers, (config.architectures or [""])[0], None)
+    backbone = getattr(transformers, family.backbone)
+    if saved_as is None or config.is_encoder_decoder:  # an encoder is cut alone, out of the whole model
+        saved_as = backbone
+    model, info = _load(saved_as, folder, field=field)
+    missing = set(info["missing_keys"])
+    if missing and all("pooler" in name for name in missing):  # saved without a pooler: do not invent one
+        model, info = _load(saved_as, folder, field=field, add_pooling_layer=False)
+        missing = set(info["missing_keys"])
+    _refuse_missing(missing, folder, field=field)
+    return LoadedModel(model, _tokenizer(folder, field=field), family, source, fingerprint(backbone(model)))
+
+
+def fingerprint(model: torch.nn.Module) -> str:
+    """sha256 over names and values of all weights."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().contiguous().cpu().numpy().data)
+    return digest.hexdigest()
+
+
+def _config(folder: Path, *, field: str) -> PreTrainedConfig:
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True)
+    except (ValueError, OSError) as error:
+        raise UserError(
+            f"{folder} has a config.json that transformers does not know: {str(error).splitlines()[0]}",
+            field=field,
+            hint="see `probescale list families` for what is supported",
+        ) from error
+
+
+def _load(
+    cls: type, folder: Path, *, field: str, **options: object
+) -> tuple[PreTrainedModel, dict[str, Iterable[str]]]:
+    """from_pretrained in float32 (a float16 checkpoint would otherwise train in float16), never from pickle."""
+    if not any(folder.glob("*.safetensors")):
+        raise UserError(
+            f"{folder} has no safetensors weights",
+            field=field,
+            hint="save it with save_pretrained; pickles are not read",
+        )
+    try:
+        with waiting("loading the model"), quiet_transformers():
+            loaded, info = cls.from_pretrained(  # type: ignore[attr-defined]
+                folder,
+                dtype=torch.float32,
+                use_safetensors=True,
+                local_files_only=True,
+                output_loading_info=True,
+                **options,
+            )
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise UserError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}", field=field) from error
+    return loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval(), info
+
+
+def _tokenizer(folder: Path, *, field: str) -> PreTrainedTokenizerBase:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (ValueError, OSError) as error:
+        raise UserError(
+            f"{folder} has no usable tokenizer: {str(error).splitlines()[0]}",
+            field=field,
+            hint="save one beside the model",
+        ) from error
+    if not tokenizer.is_fast:
+        raise UserError(f"{folder} has a slow tokenizer", field=field, hint="a tokenizer.json is needed to align words")
+    return tokenizer
+
+
+def _in_backbone(model: PreTrainedModel, names: Iterable[str]) -> set[str]:
+    """The missing weights that pre-training should have brought: neither head nor pooler."""
+    prefix = f"{model.base_model_prefix}."
+    return {name for name in names if name.startswith(prefix) and ".pooler." not in name}
+
+
+def _refuse_missing(names: set[str], folder: Path, *, field: str) -> None:
+    if names:
+        raise UserError(
+            f"{folder} lacks {len(names)} weights its config asks for (or of another shape), such as {min(names)}",
+            field=field,
+            hint="they would be random; check the checkpoint",
+        )

@@ -1,0 +1,74 @@
+"""Cut a model down to some of its layers, and save it as an ordinary model folder."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from probescale.errors import UserError
+from probescale.files import whole_folder, write_json
+from probescale.models.families import Family
+from probescale.models.loading import LoadedModel, quiet_transformers
+
+
+def check_layers(kept: Sequence[int], layers: int, *, field: str = "--keep") -> tuple[int, ...]:
+    """Layers numbered from 1, in the order in which they will run."""
+    if not kept:
+        raise UserError("no layer is kept", field=field, hint=f"give layers between 1 and {layers}")
+    if outside := [layer for layer in kept if not 1 <= layer <= layers]:
+        raise UserError(f"layer {outside[0]} does not exist", field=field, hint=f"give layers between 1 and {layers}")
+    return tuple(kept)
+
+
+def extract(loaded: LoadedModel, kept: Sequence[int]) -> LoadedModel:
+    """A new model of the same stock class with only the kept layers, renumbered. The parent is left as it is."""
+    kept = check_layers(kept, loaded.layers)
+    parent, family = loaded.model, loaded.family
+    config = copy.deepcopy(parent.config)
+    setattr(config, family.layer_count, len(kept))
+    has_no_pooler = getattr(parent, "pooler", "not a class with a pooler") is None
+    with parent.device:
+        child = type(parent)(config, **({"add_pooling_layer": False} if has_no_pooler else {}))
+    child.load_state_dict(_renumbered(parent, family, kept), strict=True)  # strict: no weight missing, none left over
+    return replace(loaded, model=child.eval())
+
+
+def _renumbered(parent: PreTrainedModel, family: Family, kept: Sequence[int]) -> dict[str, Any]:
+    """The parent's weights under the names they have in the child."""
+    prefix = "" if parent.base_model is parent else f"{parent.base_model_prefix}."
+    stack = f"{prefix}{family.blocks}."
+    outside: dict[str, Any] = {}
+    inside: dict[int, dict[str, Any]] = {}  # layer -> name within the block -> weight
+    for name, weight in parent.state_dict().items():
+        if name.startswith(stack):
+            index, _, inner = name.removeprefix(stack).partition(".")
+            inside.setdefault(int(index) + 1, {})[inner] = weight
+        else:
+            outside[name] = weight
+    shared = {inner: inside[1].pop(inner) for inner in family.first_block_only}
+    blocks = [inside[layer] | (shared if new == 0 else {}) for new, layer in enumerate(kept)]
+    return outside | {f"{stack}{new}.{inner}": w for new, block in enumerate(blocks) for inner, w in block.items()}
+
+
+def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path) -> None:
+    """Weights as safetensors, config, tokenizer, and probescale.json with where the model comes from."""
+    with whole_folder(folder) as partial, quiet_transformers():
+        loaded.model.save_pretrained(partial)
+        loaded.tokenizer.save_pretrained(partial)
+        write_json(partial / "probescale.json", record)
+
+
+def record_of(loaded: LoadedModel, kept: Sequence[int]) -> dict[str, Any]:
+    """What probescale.json says of a plain cut."""
+    dropped = [layer for layer in range(1, loaded.layers + 1) if layer not in kept]
+    return {
+        "parent": loaded.source,
+        "parent_sha256": loaded.fingerprint,
+        "kept": list(kept),
+        "dropped": dropped,
+    }

@@ -1,0 +1,1 @@
+"""One pass over the model -> pooled states per layer -> a probe per layer -> scores -> relevance."""

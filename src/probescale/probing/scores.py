@@ -1,0 +1,152 @@
+"""What probing found: a score per probe and layer, and the relevance of each layer (Eq. 1)."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+
+from probescale.errors import UserError, did_you_mean
+from probescale.files import write_json
+from probescale.models.counting import Parameters
+
+Relevance = tuple[float, ...]  # R_{l,T}, layer 1 first
+
+
+class ProbeResult(BaseModel):
+    """V_{p,l} of one property p, layer 1 first, and how it was measured."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    scores: tuple[float, ...] = Field(min_length=1)
+    weight: float = Field(ge=0)
+    metric: str = "accuracy"
+    pooling: str | None = None
+    classes: int | None = None
+    majority: float | None = None  # what answering the commonest class would score
+    train: int | None = None
+    validation: int | None = None
+    penalties: tuple[float, ...] | None = None  # chosen per layer
+    converged: tuple[bool, ...] | None = None
+
+
+class ProbeScores(BaseModel):
+    """All probes of one model and task. Saved as scores.json."""
+
+    model_config = ConfigDict(frozen=True)
+
+    task: str
+    layers: int = Field(ge=1)
+    probes: dict[str, ProbeResult] = Field(min_length=1)
+    parameters: Parameters | None = None  # of the model, so that a budget can be applied later
+    provenance: dict[str, Any] = {}
+
+    @computed_field
+    @property
+    def relevance(self) -> Relevance:
+        return relevance(
+            {name: p.scores for name, p in self.probes.items()}, {n: p.weight for n, p in self.probes.items()}
+        )
+
+    def save(self, path: Path) -> None:
+        write_json(path, self.model_dump(mode="json"))
+
+    def weighted(self, weights: Mapping[str, float]) -> ProbeScores:
+        """The same scores under other weights w(p,T); probes that are not named count nothing."""
+        for name in weights:
+            if name not in self.probes:
+                raise UserError(
+                    f'there is no probe "{name}".{did_you_mean(name, self.probes)}',
+                    field="--weight",
+                    hint=f"use one of: {', '.join(self.probes)}",
+                )
+        probes = {n: p.model_copy(update={"weight": weights.get(n, 0.0)}) for n, p in self.probes.items()}
+        return self.model_copy(update={"probes": probes})
+
+
+def relevance(scores: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> Relevance:
+    """Eq. 1: the weighted sum of all probes' scores, per layer.
+
+    >>> relevance({"qnli": (0.6, 0.8), "pos": (0.6, 0.4)}, {"qnli": 0.5, "pos": 0.5})
+    (0.6, 0.6)
+    """
+    layers = len(next(iter(scores.values())))
+    return tuple(math.fsum(weights[name] * scores[name][layer] for name in scores) for layer in range(layers))
+
+
+def load_scores(path: Path) -> ProbeScores:
+    """scores.json of a run, or a CSV with the columns layer, probe, score."""
+    if not path.is_file():
+        raise UserError(
+            f'"{path}" does not exist',
+            field="SCORES",
+            hint="give a scores.json or a CSV of layer,probe,score",
+        )
+    try:
+        return _from_csv(path) if path.suffix == ".csv" else _from_json(path)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} cannot be read: {error}", field="SCORES") from error
+
+
+def _from_json(path: Path) -> ProbeScores:
+    try:
+        found = ProbeScores.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path} is not JSON: {error}", field="SCORES") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(f"{path} is not a scores file: {where}: {first['msg']}", field="SCORES") from error
+    for name, probe in found.probes.items():
+        if len(probe.scores) != found.layers:
+            raise UserError(
+                f'{path}: probe "{name}" has {len(probe.scores)} scores for {found.layers} layers',
+                field="SCORES",
+            )
+    return found
+
+
+def _from_csv(path: Path) -> ProbeScores:
+    table: dict[str, dict[int, float]] = {}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file)
+        if missing := {"layer", "probe", "score"} - set(reader.fieldnames or []):
+            raise UserError(
+                f"{path} has no column {', '.join(sorted(missing))}",
+                field="SCORES",
+                hint="columns: layer, probe, score",
+            )
+        for number, row in enumerate(reader, 2):
+            try:
+                layer, score = int(row["layer"]), float(row["score"])
+            except (TypeError, ValueError) as error:
+                raise UserError(f"{path}, line {number}: layer and score must be numbers", field="SCORES") from error
+            if not math.isfinite(score):
+                raise UserError(
+                    f"{path}, line {number}: the score is {score}", field="SCORES", hint="give finite scores"
+                )
+            if layer in table.setdefault(row["probe"], {}):
+                raise UserError(
+                    f'{path}, line {number}: layer {layer} of "{row["probe"]}" is there twice', field="SCORES"
+                )
+            table[row["probe"]][layer] = score
+    if not table:
+        raise UserError(f"{path} is empty: it has no rows", field="SCORES")
+    layers = max(max(found) for found in table.values())
+    for name, found in table.items():
+        if gaps := sorted(set(range(1, layers + 1)) - set(found)) or [n for n in found if n < 1]:
+            raise UserError(
+                f'{path}: probe "{name}" lacks layer {gaps[0]}',
+                field="SCORES",
+                hint=f"give layers 1 to {layers}",
+            )
+    probes = {
+        name: ProbeResult(scores=tuple(found[layer] for layer in range(1, layers + 1)), weight=1 / len(table))
+        for name, found in table.items()
+    }
+    return ProbeScores(task=path.stem, layers=layers, probes=probes)

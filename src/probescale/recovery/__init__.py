@@ -1,0 +1,1 @@
+"""Turns a cut model into a good one."""

@@ -1,0 +1,43 @@
+"""What a run found. Saved as metrics.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from probescale.files import write_json
+
+
+class Measured(BaseModel):
+    """One fine-tuned model on the dev data."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kept: tuple[int, ...]
+    params: int
+    ratio_total: float  # of all parameters, embeddings and head included
+    ratio_layers: float  # of the parameters in layers
+    value: float  # the task's metric
+    retention: float | None  # value divided by the original's
+    seconds: float  # of fine-tuning and evaluation
+
+
+class RunResult(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    task: str
+    metric: str
+    split: str
+    examples: int  # in that split
+    recipe: str
+    strategy: str
+    original: Measured
+    subnetwork: Measured
+    compared: dict[str, Measured]
+    retention: float | None
+    provenance: dict[str, Any] = {}
+
+    def save(self, path: Path) -> None:
+        write_json(path, self.model_dump(mode="json"))

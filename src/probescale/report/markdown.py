@@ -1,0 +1,73 @@
+"""The run's report as one Markdown page."""
+
+from __future__ import annotations
+
+from probescale.probing.scores import ProbeScores
+from probescale.recovery.result import RunResult
+from probescale.report.tables import comparison_table, layer_table, layers_text
+from probescale.selection.select import Selection
+from probescale.tasks.task import Task
+
+
+def report(task: Task, scores: ProbeScores, selection: Selection, result: RunResult) -> str:
+    comparison, layers = comparison_table(result), layer_table(scores, selection.kept)
+    return "\n\n".join(
+        [
+            f"# ProbeScale: {task.name}",
+            _summary(selection, result),
+            f"## {comparison.title}",
+            comparison.markdown(),
+            f"Every model was fine-tuned with the same recipe: {result.recipe}. Parameters count the embeddings, the "
+            "kept layers and the head; \"of total\" is the share of all of these, \"of layers\" of the layers alone.",
+            f"## {layers.title}",
+            layers.markdown(),
+            _how(task, scores, selection),
+            "## To make it again",
+            _record(result),
+        ]
+    ) + "\n"  # fmt: skip
+
+
+def _summary(selection: Selection, result: RunResult) -> str:
+    kept = (
+        ""
+        if result.retention is None
+        else f", which is {result.retention:.1%} of the original's {result.original.value:.4f}"
+    )
+    return (
+        f"Layers {layers_text(selection.kept)} were kept and {layers_text(selection.dropped) or 'none'} dropped "
+        f"({selection.strategy}, budget {selection.budget}). The subnetwork has {result.subnetwork.params:,} of "
+        f"{result.original.params:,} parameters ({result.subnetwork.ratio_total:.1%}) and reaches "
+        f"{result.metric.replace('_', ' ')} {result.subnetwork.value:.4f} on {result.split}{kept}."
+    )
+
+
+def _how(task: Task, scores: ProbeScores, selection: Selection) -> str:
+    lines = [
+        f"- `{name}`: {probe.metric} of a linear probe on {probe.pooling} states, {probe.train:,} training and "
+        f"{probe.validation:,} validation rows inside train, {probe.classes} classes; the commonest class alone scores "
+        f"{probe.majority:.4f}." + ("" if probe.converged and all(probe.converged) else " * did not converge.")
+        for name, probe in scores.probes.items()
+    ]
+    lines.append(
+        f"- Relevance is the weighted sum of the probes (Eq. 1); the kept layers sum to {selection.score:.4f}. The dev "
+        "data took no part in probing, selection or training."
+    )
+    if task.repeats:
+        lines.append(f"- {task.repeats:,} training rows were left out: repeats of another row, or of a dev row.")
+    return "\n".join(lines)
+
+
+def _record(result: RunResult) -> str:
+    made = result.provenance
+    versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items())
+    data = ", ".join(f"{name} `{sha[:16]}`" for name, sha in made["data_sha256"].items())
+    return "\n".join(
+        [
+            f"- command: `{made['command']}` (the settings with all defaults are in config.yaml)",
+            f"- model: `{made['model']}`, weights sha256 `{made['model_sha256'][:16]}`",
+            f"- data sha256: {data}",
+            f"- seed: {made['seed']}",
+            f"- versions: {versions}",
+        ]
+    )

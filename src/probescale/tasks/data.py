@@ -1,0 +1,210 @@
+"""Labelled examples: read, checked, cleaned, split. Everything later works on these two frozen types."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from probescale.config import DataConfig
+from probescale.errors import UserError
+from probescale.tasks.readers import read_columns
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Texts (or pairs of texts) with one label each."""
+
+    texts: tuple[str, ...]
+    pairs: tuple[str, ...] | None
+    labels: tuple[int, ...]
+    names: tuple[str, ...]  # label number -> name
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def take(self, rows: Sequence[int]) -> Examples:
+        pairs = tuple(self.pairs[r] for r in rows) if self.pairs else None
+        return replace(
+            self,
+            texts=tuple(self.texts[r] for r in rows),
+            pairs=pairs,
+            labels=tuple(self.labels[r] for r in rows),
+        )
+
+    @property
+    def inputs(self) -> list[tuple[str, ...]]:
+        """What the model sees of each row: (text,) or (text, pair)."""
+        return list(zip(self.texts, self.pairs, strict=True)) if self.pairs else [(text,) for text in self.texts]
+
+    @property
+    def fingerprint(self) -> str:
+        return _digest([self.texts, self.pairs, self.labels, self.names])
+
+
+@dataclass(frozen=True)
+class TaggedSentences:
+    """Sentences split into words, with one tag a word."""
+
+    words: tuple[tuple[str, ...], ...]
+    tags: tuple[tuple[int, ...], ...]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def take(self, rows: Sequence[int]) -> TaggedSentences:
+        return replace(self, words=tuple(self.words[r] for r in rows), tags=tuple(self.tags[r] for r in rows))
+
+    @property
+    def fingerprint(self) -> str:
+        return _digest([self.words, self.tags, self.names])
+
+
+def load_examples(
+    data: DataConfig,
+    *,
+    field: str,
+    rename: Mapping[str, str] | None = None,
+    names: tuple[str, ...] | None = None,
+) -> Examples:
+    """Read labelled texts. `names` are the labels of train, when this is dev: others are errors."""
+    wanted: dict[str, str | int] = {"text": data.text, "label": data.label}
+    if data.pair is not None:
+        wanted["pair"] = data.pair
+    columns = read_columns(data.source, data.split, wanted, field=field)
+    texts = _texts(columns["text"], field=f"{field}.text", column=data.text)
+    pairs = _texts(columns["pair"], field=f"{field}.pair", column=data.pair) if data.pair is not None else None
+    labels = _label_texts(columns["label"], field=f"{field}.label", column=data.label)
+    labels = [(rename or {}).get(label, label) for label in labels]
+    names = names or _label_names(labels, field=f"{field}.label", column=data.label)
+    return Examples(texts, pairs, _numbers(labels, names, field=f"{field}.label"), names)
+
+
+def load_tagged(data: DataConfig, *, field: str) -> TaggedSentences:
+    """Read sentences with a tag a word; sentences without any word are left out."""
+    columns = read_columns(data.source, data.split, {"text": data.text, "label": data.label}, field=field)
+    for role in ("text", "label"):
+        if not all(isinstance(cell, (list, tuple)) for cell in columns[role]):
+            raise UserError(
+                f"tagging needs a list of words and a list of tags a row; {data.source} has plain values",
+                field=f"{field}.{role}",
+                hint="give a CoNLL file (.conll, .txt), or columns that hold lists",
+            )
+    rows = [(w, t) for w, t in zip(columns["text"], columns["label"], strict=True) if w]
+    if bad := [n for n, (words, tags) in enumerate(rows, 1) if len(words) != len(tags)]:
+        raise UserError(f"sentence {bad[0]} has not as many tags as words", field=f"{field}.label")
+    flat = _label_texts([tag for _, tags in rows for tag in tags], field=f"{field}.label", column=data.label)
+    names = _label_names(flat, field=f"{field}.label", column=data.label)
+    number = {name: i for i, name in enumerate(names)}
+    tags = tuple(tuple(number[str(tag)] for tag in tags) for _, tags in rows)
+    return TaggedSentences(tuple(tuple(str(word) for word in words) for words, _ in rows), tags, names)
+
+
+def without_repeats(train: Examples, dev: Examples | None = None) -> Examples:
+    """Drop rows whose inputs came before, or stand in dev: either would flatter a figure."""
+    seen = set(dev.inputs) if dev else set()
+    rows = []
+    for row, inputs in enumerate(train.inputs):
+        if inputs not in seen:
+            seen.add(inputs)
+            rows.append(row)
+    return train.take(rows)
+
+
+def sample(examples: Examples, most: int | None, seed: int) -> Examples:
+    """At most so many rows, drawn with the seed, classes in proportion where that is possible."""
+    if most is None or len(examples) <= most:
+        return examples
+    kept, _ = split(examples, len(examples) - most, seed)
+    return kept
+
+
+def split(examples: Examples, held_out: int | float, seed: int) -> tuple[Examples, Examples]:
+    """Two parts, the second of the given size or share, stratified where every class allows it."""
+    first, second = split_rows(examples.labels, held_out, seed)
+    return examples.take(first), examples.take(second)
+
+
+def split_rows(labels: Sequence[int], held_out: int | float, seed: int) -> tuple[list[int], list[int]]:
+    rows = np.arange(len(labels))
+    size = held_out if isinstance(held_out, int) else max(1, round(held_out * len(labels)))
+    counts = np.bincount(np.asarray(labels))
+    classes = int((counts > 0).sum())
+    can_stratify = counts[counts > 0].min() >= 2 and min(size, len(labels) - size) >= classes
+    first, second = train_test_split(
+        rows, test_size=size, random_state=seed, stratify=np.asarray(labels) if can_stratify else None
+    )
+    return sorted(int(row) for row in first), sorted(int(row) for row in second)
+
+
+def _texts(values: list[Any], *, field: str, column: object) -> tuple[str, ...]:
+    if bad := [n for n, value in enumerate(values, 1) if not isinstance(value, str) or not value.strip()]:
+        first = values[bad[0] - 1]
+        if isinstance(first, (int, float)) and not isinstance(first, bool):
+            raise _numbers_not_text(column, first, field)
+        raise UserError(
+            f'column "{column}" has {len(bad)} rows without text, first in row {bad[0]}',
+            field=field,
+            hint="remove these rows",
+        )
+    if all(_is_number(value) for value in values):
+        raise _numbers_not_text(column, values[0], field)
+    return tuple(values)
+
+
+def _numbers_not_text(column: object, value: object, field: str) -> UserError:
+    return UserError(
+        f'column "{column}" holds numbers (first: {value}), not text',
+        field=field,
+        hint="name the column with the text",
+    )
+
+
+def _is_number(value: str) -> bool:
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _label_texts(values: list[Any], *, field: str, column: object) -> list[str]:
+    if bad := [n for n, value in enumerate(values, 1) if value is None or str(value).strip() == ""]:
+        raise UserError(
+            f'column "{column}" has {len(bad)} rows without a label, first in row {bad[0]}',
+            field=field,
+            hint="remove these rows",
+        )
+    return [str(value) for value in values]
+
+
+def _label_names(labels: list[str], *, field: str, column: object) -> tuple[str, ...]:
+    names = sorted(set(labels), key=lambda name: (0, int(name), name) if name.lstrip("-").isdigit() else (1, 0, name))
+    if len(names) < 2:
+        raise UserError(
+            f'column "{column}" has one class only: "{names[0]}"',
+            field=field,
+            hint="give data with at least two labels",
+        )
+    return tuple(names)
+
+
+def _numbers(labels: list[str], names: tuple[str, ...], *, field: str) -> tuple[int, ...]:
+    number = {name: i for i, name in enumerate(names)}
+    if unseen := [n for n, label in enumerate(labels, 1) if label not in number]:
+        raise UserError(
+            f'label "{labels[unseen[0] - 1]}" in row {unseen[0]} does not occur in train ({len(unseen)} such rows)',
+            field=field,
+            hint=f"train has: {', '.join(names[:20])}; name equal labels alike with task.labels",
+        )
+    return tuple(number[label] for label in labels)
+
+
+def _digest(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()

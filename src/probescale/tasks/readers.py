@@ -1,0 +1,183 @@
+"""Files and hub data sets as plain columns, exactly as written: no type guessing, no missing-value magic.
+
+A reader takes a path and returns {column: values}. One is added by one function, registered by its suffix.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import csv, ipc, parquet
+
+from probescale.errors import UserError, did_you_mean
+from probescale.sources import hub_unreachable, local_path
+
+Columns = dict[str, list[Any]]
+Reader = Callable[[Path], Columns]
+READERS: dict[str, Reader] = {}
+
+
+def reads(*suffixes: str) -> Callable[[Reader], Reader]:
+    def register(reader: Reader) -> Reader:
+        READERS.update(dict.fromkeys(suffixes, reader))
+        return reader
+
+    return register
+
+
+def read_columns(source: str, split: str | None, wanted: dict[str, str | int], *, field: str) -> Columns:
+    """The wanted columns ({role: column}) of a source, under their roles."""
+    path = local_path(source, field=f"{field}.source")
+    columns = _read_hub(source, split, field=field) if path is None else _read_file(path, field=field)
+    found = {}
+    for role, column in wanted.items():
+        name = str(column)
+        if name not in columns:
+            raise UserError(
+                f'column "{name}" is not in {source}.{did_you_mean(name, columns)}',
+                field=f"{field}.{role}",
+                hint=f"use one of: {', '.join(columns)}",
+            )
+        found[role] = columns[name]
+    return found
+
+
+def _read_file(path: Path, *, field: str) -> Columns:
+    suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
+    if suffix not in READERS:
+        raise UserError(
+            f'"{path.name}" has an unknown file type',
+            field=f"{field}.source",
+            hint=f"use one of: {', '.join(READERS)}",
+        )
+    if path.stat().st_size == 0:
+        raise UserError(f"{path} is empty", field=f"{field}.source", hint="give a file with a header and rows")
+    try:
+        columns = READERS[suffix](path)
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"{path} cannot be read: {reason}", field=f"{field}.source") from error
+    if not columns or not next(iter(columns.values())):
+        raise UserError(f"{path} is empty: it has no rows", field=f"{field}.source")
+    return columns
+
+
+@reads(".csv")
+def read_csv(path: Path) -> Columns:
+    return _read_delimited(path, csv.ParseOptions(newlines_in_values=True))
+
+
+@reads(".tsv")
+def read_tsv(path: Path) -> Columns:
+    """Tab-separated as GLUE writes it: quotes are ordinary characters."""
+    return _read_delimited(path, csv.ParseOptions(delimiter="\t", quote_char=False))
+
+
+def _read_delimited(path: Path, parsing: csv.ParseOptions) -> Columns:
+    with _unzipped(path) as file:
+        names = csv.open_csv(file, parse_options=parsing).schema.names
+    as_written = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
+    with _unzipped(path) as file:
+        return csv.read_csv(file, parse_options=parsing, convert_options=as_written).to_pydict()
+
+
+def _unzipped(path: Path) -> pa.NativeFile:
+    return pa.input_stream(str(path), compression="detect")
+
+
+@reads(".jsonl")
+def read_jsonl(path: Path) -> Columns:
+    with _text(path) as file:
+        rows = [_json_row(line, number) for number, line in enumerate(file, 1) if line.strip()]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def _json_row(line: str, number: int) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"line {number} is not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise ValueError(f"line {number} is not a JSON object")
+    return row
+
+
+@reads(".parquet")
+def read_parquet(path: Path) -> Columns:
+    return parquet.read_table(path).to_pydict()
+
+
+@reads(".arrow")
+def read_arrow(path: Path) -> Columns:
+    """The stream format that `datasets` saves."""
+    with pa.memory_map(str(path)) as file:
+        return ipc.open_stream(file).read_all().to_pydict()
+
+
+@reads(".conll", ".txt")
+def read_conll(path: Path) -> Columns:
+    """One word a line, blank lines between sentences. Columns are "1", "2", ...; a value is a sentence's list."""
+    sentences: list[list[list[str]]] = [[]]
+    width = 0
+    with _text(path) as file:
+        for number, line in enumerate(file, 1):
+            cells = line.rstrip("\n").split("\t") if "\t" in line else line.split()
+            if not line.strip() or cells[0] == "-DOCSTART-":
+                sentences.append([])
+            elif width in (0, len(cells)) and not (width == 0 and line.startswith("# ")):
+                width = len(cells)
+                sentences[-1].append(cells)
+            elif not line.startswith("#"):  # a comment has another width than the rows; a "#" token has not
+                raise ValueError(f"line {number} has {len(cells)} columns, the lines before it {width}")
+    kept = [sentence for sentence in sentences if sentence]
+    return {str(c + 1): [[cells[c] for cells in sentence] for sentence in kept] for c in range(width)}
+
+
+def _text(path: Path) -> Any:  # noqa: ANN401 - a text stream
+    opener = gzip.open if path.suffix == ".gz" else open
+    return opener(path, "rt", encoding="utf-8")
+
+
+def _read_hub(source: str, split: str | None, *, field: str) -> Columns:
+    """A hub data set, `owner/name` or `owner/name:config`. Class numbers become their names."""
+    import datasets
+    from datasets.exceptions import DatasetNotFoundError
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+    name, _, config = source.partition(":")
+    datasets.disable_progress_bars()
+    try:
+        if not constants.HF_HUB_OFFLINE:
+            HfApi().dataset_info(name, timeout=10)  # answers at once where `datasets` would retry for half a minute
+        table = datasets.load_dataset(name, config or None, split=split or "train")
+    except (HfHubHTTPError, HFValidationError, DatasetNotFoundError) as error:
+        raise UserError(
+            f'"{source}" is neither a local file nor a data set on the hub',
+            field=f"{field}.source",
+            hint="check the name; private data sets need `hf auth login`",
+        ) from error
+    except ValueError as error:
+        raise UserError(
+            f"{source}: {str(error).splitlines()[0]}", field=field, hint="check config and split"
+        ) from error
+    except Exception as error:  # the hub client's HTTP library is not ours to name; tell a network fault by its module
+        if isinstance(error, OSError) or type(error).__module__.startswith("http"):
+            raise hub_unreachable(source, field=f"{field}.source") from error
+        raise
+    return {column: _class_names(table, column) for column in table.column_names}
+
+
+def _class_names(table: Any, column: str) -> list[Any]:  # noqa: ANN401 - datasets.Dataset, imported late
+    feature = table.features[column]
+    inner = getattr(feature, "feature", feature)  # a list of classes for tagging
+    values = table[column][:]
+    if not hasattr(inner, "int2str"):
+        return values
+    return [inner.int2str(value) if value not in (-1, None) else None for value in values]
