@@ -76,9 +76,8 @@ def load_as_saved(source: str, revision: str | None = None, *, field: str = "MOD
     config = _config(folder, field=field)
     family = family_of(config, field=field)
     saved_as = getattr(transformers, (config.architectures or [""])[0], None)
-    backbone = getattr(transformers, family.backbone)
     if saved_as is None or config.is_encoder_decoder:  # an encoder is cut alone, out of the whole model
-        saved_as = backbone
+        saved_as = getattr(transformers, family.backbone)
     model, info = _load(saved_as, folder, field=field)
     missing = set(info["missing_keys"])
     if missing and all("pooler" in name for name in missing):  # saved without a pooler: do not invent one
