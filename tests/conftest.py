@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -33,9 +34,9 @@ from transformers import (
 SHARED = Path(__file__).parents[2] / "shared"  # real data and weights; absent in most checkouts
 FAMILIES = ("bert", "roberta", "mpnet", "t5-encoder")
 LAYERS = 4
-GOOD = "good great fine lovely brilliant warm charming funny".split()
-BAD = "bad awful poor dull boring cold clumsy tedious".split()
-THINGS = "film plot story cast script scene ending score music hero".split()
+GOOD = ["good", "great", "fine", "lovely", "brilliant", "warm", "charming", "funny"]
+BAD = ["bad", "awful", "poor", "dull", "boring", "cold", "clumsy", "tedious"]
+THINGS = ["film", "plot", "story", "cast", "script", "scene", "ending", "score", "music", "hero"]
 
 
 def sentence(rng: random.Random, positive: bool) -> str:
@@ -117,13 +118,18 @@ def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
 
 
 def tiny_config(family: str, vocabulary: int, layers: int = LAYERS) -> PreTrainedConfig:
-    size = {"vocab_size": vocabulary, "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4}
+    size: dict[str, Any] = {
+        "vocab_size": vocabulary,
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_attention_heads": 4,
+    }
     if family == "bert":
-        return BertConfig(**size, num_hidden_layers=layers, max_position_embeddings=64, pad_token_id=0)
+        return BertConfig(**size, num_hidden_layers=layers, max_position_embeddings=128, pad_token_id=0)
     if family == "roberta":
-        return RobertaConfig(**size, num_hidden_layers=layers, max_position_embeddings=66, pad_token_id=1)
+        return RobertaConfig(**size, num_hidden_layers=layers, max_position_embeddings=130, pad_token_id=1)
     if family == "mpnet":
-        return MPNetConfig(**size, num_hidden_layers=layers, max_position_embeddings=64, pad_token_id=0)
+        return MPNetConfig(**size, num_hidden_layers=layers, max_position_embeddings=130, pad_token_id=0)
     return T5Config(
         vocab_size=vocabulary, d_model=32, d_ff=64, d_kv=8, num_heads=4, num_layers=layers,
         relative_attention_num_buckets=8, is_encoder_decoder=False, use_cache=False, pad_token_id=0, eos_token_id=1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -15,6 +15,11 @@ from probescale.selection.strategies import STRATEGIES
 from probescale.sources import is_local, parse_wheel_path
 from probescale.tasks.builtin import fill_in
 from probescale.tasks.metrics import METRICS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+    from probescale.models.families import Family
 
 T = TypeVar("T")
 S = TypeVar("S", bound=BaseModel)
@@ -86,7 +91,33 @@ def _check_model(model: ModelConfig) -> None:
     if model.source.startswith("pypi:"):
         parse_wheel_path(model.source, field="model.source")
     elif is_local(model.source):
-        from probescale.models.families import family_of
-        from probescale.models.loading import read_config
+        check_architecture(model)
 
-        family_of(read_config(model.source))
+
+def check_architecture(model: ModelConfig) -> tuple[PreTrainedConfig, Family]:
+    """The model's config and family, if both are known and the inputs fit."""
+    from probescale.models.families import family_of
+    from probescale.models.loading import read_config
+
+    config = read_config(model.source, model.revision)
+    family = family_of(config)
+    longest = family.longest_input(config)
+    if longest is not None and model.max_length > longest:
+        raise UserError(
+            f"{model.max_length} tokens are more than the model can take",
+            field="model.max_length",
+            hint=f"use at most {longest}",
+        )
+    return config, family
+
+
+def check_budget(config: RunConfig, classes: int) -> None:
+    """Every strategy must find a subnetwork within the budget; known from the model's config alone."""
+    from probescale.models.counting import count_from_config
+    from probescale.selection.select import select
+
+    model, family = check_architecture(config.model)
+    parameters = count_from_config(model, family, classes)
+    budget = parse_budget(config.selection.budget, config.selection.k)
+    for strategy in (config.selection.strategy, *config.compare):
+        select([0.0] * family.layers_in(model), budget, parameters, strategy)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from probescale.checks import check_budget
 from probescale.config import RunConfig, to_yaml
 from probescale.errors import UserError
 from probescale.files import write_json, write_text
-from probescale.models.counting import Parameters, count_from_config
-from probescale.models.families import family_of
-from probescale.models.loading import LoadedModel, load_classifier, read_config
+from probescale.models.counting import Parameters
+from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.surgery import extract, save_model
 from probescale.probing.probe import probe
 from probescale.probing.scores import ProbeScores, load_scores
@@ -80,16 +80,6 @@ def prepare(config: RunConfig) -> tuple[Task, LoadedModel]:
     check_budget(config, len(task.train.names))
     names = task.train.names
     return task, load_classifier(config.model.source, config.model.revision, names, config.seed)
-
-
-def check_budget(config: RunConfig, classes: int) -> None:
-    """Every strategy must find a subnetwork within the budget; known from the config alone."""
-    model = read_config(config.model.source, config.model.revision)
-    family = family_of(model)
-    parameters = count_from_config(model, family, classes)
-    budget = parse_budget(config.selection.budget, config.selection.k)
-    for strategy in (config.selection.strategy, *config.compare):
-        select([0.0] * family.layers_in(model), budget, parameters, strategy)
 
 
 class _Measurer:

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
 import pytest
-from conftest import FAMILIES, tiny_model
 from transformers import RobertaConfig, T5Config
 
+from conftest import FAMILIES, tiny_model
 from probescale.errors import UserError
 from probescale.models.counting import count_from_config, count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS
@@ -73,7 +73,8 @@ def test_ratios():
 
 
 def test_an_unknown_model_type_is_named():
-    config = RobertaConfig()
-    config.model_type = "robertta"
-    with pytest.raises(UserError, match='"robertta" is not supported. Did you mean "roberta"'):
-        family_of(config)
+    class Robertta(RobertaConfig):
+        model_type = "robertta"
+
+    with pytest.raises(UserError, match=r'"robertta" is not supported\. Did you mean "roberta"'):
+        family_of(Robertta())

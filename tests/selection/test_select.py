@@ -57,7 +57,9 @@ def problems(draw):
     layers = draw(st.integers(1, 48))
     relevance = draw(st.lists(st.floats(0, 1), min_size=layers, max_size=layers))
     sizes = draw(st.lists(st.integers(1, 1000), min_size=layers, max_size=layers))
-    return relevance, Parameters(embeddings=draw(st.integers(0, 5000)), layers=tuple(sizes), rest=draw(st.integers(0, 50)))
+    return relevance, Parameters(
+        embeddings=draw(st.integers(0, 5000)), layers=tuple(sizes), rest=draw(st.integers(0, 50))
+    )
 
 
 @given(problems(), st.sampled_from(NEEDS_NO_MODEL), st.floats(0.01, 1))
@@ -100,7 +102,9 @@ def test_a_budget_needs_sizes(cli):
 def test_a_budget_with_a_model_for_the_sizes(cli, model_folder, tmp_path):
     scores = tmp_path / "scores.csv"
     scores.write_text("layer,probe,score\n" + "\n".join(f"{i},p,0.{i}" for i in range(1, 5)))
-    found = cli("select", scores, "--budget", "90%", "--model", model_folder("bert"), "--json", "--out", tmp_path / "s.json")
+    found = cli(
+        "select", scores, "--budget", "90%", "--model", model_folder("bert"), "--json", "--out", tmp_path / "s.json"
+    )
     assert found.code == 0, found.err
     selection = json.loads((tmp_path / "s.json").read_text())
     assert selection == json.loads(found.out)

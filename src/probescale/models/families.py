@@ -22,6 +22,7 @@ class Family:
     blocks: str  # path of the stack of layers
     embeddings: str  # path of everything before the first layer
     layer_count: str = "num_hidden_layers"  # its name in the config
+    positions_before_text: int = 0  # learned positions that no token gets; RoBERTa's start behind the padding's
     pooling: str = "cls"  # what a sentence probe looks at
     first_block_only: tuple[str, ...] = ()  # weights that only the first block has, and that serve all blocks
     backbone: str = "AutoModel"  # stock class without a head
@@ -30,6 +31,11 @@ class Family:
 
     def layers_in(self, config: PreTrainedConfig) -> int:
         return int(getattr(config, self.layer_count))
+
+    def longest_input(self, config: PreTrainedConfig) -> int | None:
+        """Tokens that the model can take; None where positions are relative."""
+        positions = getattr(config, "max_position_embeddings", None)
+        return positions - self.positions_before_text if positions else None
 
     def stack(self, model: PreTrainedModel) -> nn.ModuleList:
         """The layers of any stock class of this family."""
@@ -47,8 +53,20 @@ FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
         Family(name="bert", model_types=("bert",), blocks="encoder.layer", embeddings="embeddings"),
-        Family(name="roberta", model_types=("roberta",), blocks="encoder.layer", embeddings="embeddings"),
-        Family(name="mpnet", model_types=("mpnet",), blocks="encoder.layer", embeddings="embeddings"),
+        Family(
+            name="roberta",
+            model_types=("roberta",),
+            blocks="encoder.layer",
+            embeddings="embeddings",
+            positions_before_text=2,
+        ),
+        Family(
+            name="mpnet",
+            model_types=("mpnet",),
+            blocks="encoder.layer",
+            embeddings="embeddings",
+            positions_before_text=2,
+        ),
         Family(
             name="t5-encoder",
             model_types=("t5",),

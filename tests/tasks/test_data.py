@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+
+from conftest import labelled_rows, write_csv
+from probescale.config import DataConfig, ProbeConfig, TaskConfig
+from probescale.errors import UserError
+from probescale.tasks.data import Examples, load_examples, load_tagged, sample, split, without_repeats
+from probescale.tasks.task import load_task
+
+
+def examples(rows):
+    names = tuple(sorted({label for _, label in rows}))
+    return Examples(tuple(t for t, _ in rows), None, tuple(names.index(label) for _, label in rows), names)
+
+
+def load(tmp_path, rows, **options):
+    return load_examples(DataConfig(source=str(write_csv(tmp_path / "a.csv", rows))), field="task.train", **options)
+
+
+def test_labels_are_numbered_in_order_of_their_names(tmp_path):
+    found = load(tmp_path, [("a b", "10"), ("c d", "9"), ("e f", "9")])
+    assert (found.names, found.labels) == (("9", "10"), (1, 0, 0))
+
+
+def test_labels_can_be_given_names(tmp_path):
+    found = load(tmp_path, [("a b", "0"), ("c d", "1")], rename={"0": "negative", "1": "positive"})
+    assert found.names == ("negative", "positive")
+
+
+@pytest.mark.parametrize(
+    ("rows", "says"),
+    [
+        ([("a", "1"), ("b", "1")], 'one class only: "1"'),
+        ([("1", "a"), ("2.5", "b")], r"holds numbers \(first: 1\), not text"),
+        ([("a", "1"), ("", "0")], "1 rows without text, first in row 2"),
+        ([("a", "1"), ("b", "")], "1 rows without a label, first in row 2"),
+    ],
+)
+def test_data_that_cannot_be_learned_from(tmp_path, rows, says):
+    with pytest.raises(UserError, match=says):
+        load(tmp_path, rows)
+
+
+def test_a_label_unseen_in_train(tmp_path):
+    with pytest.raises(UserError, match='label "2" in row 2 does not occur in train'):
+        load(tmp_path, [("a", "1"), ("b", "2")], names=("0", "1"))
+
+
+def test_repeats_and_dev_rows_leave_train():
+    train = examples([("a", "0"), ("b", "1"), ("a", "0"), ("c", "1"), ("d", "0")])
+    dev = examples([("c", "1"), ("x", "0")])
+    assert without_repeats(train, dev).texts == ("a", "b", "d")
+
+
+def test_pairs_repeat_only_when_both_texts_do():
+    train = Examples(("q", "q", "q"), ("s", "t", "s"), (0, 1, 0), ("n", "y"))
+    assert without_repeats(train).pairs == ("s", "t")
+
+
+def test_split_and_sample_are_stratified_and_follow_the_seed():
+    data = examples([(f"text {i}", "rare" if i % 10 == 0 else "common") for i in range(200)])
+    first, second = split(data, 0.2, seed=1)
+    assert sum(second.labels) == 4 or sum(second.labels) == 36
+    assert set(first.texts).isdisjoint(second.texts)
+    assert split(data, 0.2, seed=1)[1] == second
+    assert split(data, 0.2, seed=2)[1] != second
+    assert len(sample(data, 50, seed=0)) == 50
+    assert sample(data, 500, seed=0) is data
+
+
+def test_the_fingerprint_follows_the_content():
+    one = examples(labelled_rows(20))
+    assert one.fingerprint == examples(labelled_rows(20)).fingerprint
+    assert one.fingerprint != one.take(range(19)).fingerprint
+
+
+def test_without_dev_a_part_of_train_is_set_aside(tmp_path):
+    source = str(write_csv(tmp_path / "a.csv", labelled_rows(100)))
+    task = load_task(TaskConfig(train=DataConfig(source=source)), seed=0)
+    assert (len(task.train), len(task.dev)) == (80, 20)
+    assert set(task.train.inputs).isdisjoint(task.dev.inputs)
+    assert "held out" in task.dev_split
+
+
+def test_a_tagging_probe_reads_conll(tmp_path):
+    file = tmp_path / "a.conll"
+    file.write_text("The\tDT\nend\tNN\n\nThe\tDT\n")
+    found = load_tagged(DataConfig(source=str(file), text=1, label=2), field="x")
+    assert found.words == (("The", "end"), ("The",))
+    assert found.names == ("DT", "NN")
+    assert found.tags == ((0, 1), (0,))
+
+
+def test_probes_that_do_not_fit_their_data(tmp_path):
+    source = DataConfig(source=str(write_csv(tmp_path / "a.csv", labelled_rows(60))))
+    for probe, says in [
+        (ProbeConfig(name="p", pooling="token"), "needs data with a tag a word"),
+        (ProbeConfig(name="p", pooling="token", data=source), "needs a list of words"),
+        (ProbeConfig(name="p", pooling="sep"), "separator between two texts"),
+    ]:
+        with pytest.raises(UserError, match=says):
+            load_task(TaskConfig(train=source, probes=(probe,)), seed=0)

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import gzip
+import json
+
+import pyarrow as pa
+import pytest
+from pyarrow import ipc, parquet
+
+from probescale.errors import UserError
+from probescale.tasks.readers import read_columns
+
+ROLES: dict[str, str | int] = {"text": "text", "label": "label"}
+
+
+def read(path, roles=ROLES):
+    return read_columns(str(path), None, roles, field="task.train")
+
+
+def test_csv_is_read_as_written(tmp_path):
+    """datasets' loader turns NA and null into None and 007 into 7; nothing here does."""
+    file = tmp_path / "a.csv"
+    file.write_text('text,label\nNA,007\nnull,1e3\n"two\nlines, ""quoted""",\n', encoding="utf-8")
+    assert read(file) == {"text": ["NA", "null", 'two\nlines, "quoted"'], "label": ["007", "1e3", ""]}
+
+
+def test_tsv_takes_quotes_as_characters(tmp_path):
+    file = tmp_path / "a.tsv"
+    file.write_text('text\tlabel\n" half a quote\t1\nhe said "no"\t0\n', encoding="utf-8")
+    assert read(file)["text"] == ['" half a quote', 'he said "no"']
+
+
+def test_gzip_and_byte_order_mark(tmp_path):
+    file = tmp_path / "a.csv.gz"
+    file.write_bytes(gzip.compress("\ufefftext,label\nå,1\n".encode()))
+    assert read(file) == {"text": ["å"], "label": ["1"]}
+
+
+def test_jsonl_parquet_arrow(tmp_path):
+    rows = [{"text": "a", "label": 1}, {"text": "b", "label": 0}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n\n")
+    table = pa.Table.from_pylist(rows)
+    parquet.write_table(table, tmp_path / "a.parquet")
+    with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as sink, ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    for suffix in ("jsonl", "parquet", "arrow"):
+        assert read(tmp_path / f"a.{suffix}") == {"text": ["a", "b"], "label": [1, 0]}
+
+
+def test_conll_with_documents_comments_and_a_hash_token(tmp_path):
+    file = tmp_path / "a.conll"
+    file.write_text("# doc wsj_0001\nThe\tDT\n#\t#\n\n\nEnd\tNN\n")
+    roles: dict[str, str | int] = {"text": 1, "label": 2}
+    assert read(file, roles) == {"text": [["The", "#"], ["End"]], "label": [["DT", "#"], ["NN"]]}
+    spaced = tmp_path / "b.txt"
+    spaced.write_text("-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\n\nnow RB O O\n")
+    assert read(spaced, {"text": 1, "label": 2}) == {"text": [["EU"], ["now"]], "label": [["NNP"], ["RB"]]}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.csv", "", "is empty"),
+        ("a.csv", "text,label\n", "no rows"),
+        ("a.csv", "text,label\na,b,c\n", "cannot be read"),
+        ("a.csv", b"text,label\n\xff\xfe,1\n", "cannot be read"),
+        ("a.csv", "sentence,label\na,1\n", 'column "text" is not in'),
+        ("a.jsonl", "{oops\n", "line 1 is not JSON"),
+        ("a.jsonl", "[1]\n", "line 1 is not a JSON object"),
+        ("a.parquet", "not parquet", "cannot be read"),
+        ("a.arrow", "not arrow", "cannot be read"),
+        ("a.csv.gz", "not gzip", "cannot be read"),
+        ("a.xlsx", "x", "unknown file type"),
+        ("a.conll", "one\tX\ntwo\n", "line 2 has 1 columns"),
+    ],
+)
+def test_what_cannot_be_read_says_why(tmp_path, name, content, says):
+    file = tmp_path / name
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UserError, match=says) as error:
+        read(file)
+    assert error.value.field.startswith("task.train.")
+
+
+def test_a_near_miss_is_suggested(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("texts,label\na,1\n")
+    with pytest.raises(UserError, match='Did you mean "texts"'):
+        read(file)
+
+
+def test_the_hub_out_of_reach():
+    with pytest.raises(UserError, match="the hub cannot be reached"):
+        read_columns("nobody/cached:this", "train", ROLES, field="task.train")

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from probescale.checks import check, load_config
+from probescale.config import RunConfig, parse, read_yaml, set_value, to_yaml
+from probescale.errors import Problems, UserError
+from probescale.tasks.builtin import builtin_tasks, fill_in
+
+CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.yaml"))
+
+
+@pytest.fixture
+def raw(model_folder, task_files):
+    return {
+        "model": {"source": str(model_folder("bert"))},
+        "task": {"train": str(task_files.train), "dev": str(task_files.dev)},
+        "selection": {"k": 2},
+    }
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
+def test_shipped_configs_parse_and_say_how_to_run_them(path):
+    assert path.read_text().splitlines()[0] == f"# probescale run configs/{path.name}"
+    config = parse(fill_in(read_yaml(path)))
+    assert config.selection.strategy == "contiguous"
+
+
+def test_what_is_written_reads_back_the_same(raw):
+    config = check(raw)
+    again = YAML(typ="safe").load(to_yaml(config))
+    assert RunConfig.model_validate(again) == config
+    assert again["recovery"]["epochs"] == 3  # defaults are filled in
+
+
+def test_every_problem_is_listed_at_once(raw):
+    raw["modle"] = {}
+    raw["task"]["metric"] = "acuracy"
+    raw["task"]["train"] = {"source": raw["task"]["train"], "text": "txt", "lable": "label"}
+    raw["selection"] = {"strategy": "topk", "budget": "huge"}
+    raw["recovery"] = {"epochs": -1, "learning_rate": "fast"}
+    raw["compare"] = ["uniform"]
+    with pytest.raises(Problems) as error:
+        check(raw)
+    said = str(error.value)
+    for part in [
+        'modle: unknown key. Did you mean "model"',
+        'task.train.lable: unknown key. Did you mean "label"',
+        'selection.strategy: "topk" is not known. Did you mean "top_k"',
+        'selection.budget: "huge" is not a budget',
+        'task.metric: "acuracy" is not known. Did you mean "accuracy"',
+        "recovery.epochs:",
+        "recovery.learning_rate:",
+        'compare.0: "uniform" is not known. Did you mean "uniform_k"',
+    ]:
+        assert part in said
+    assert len(error.value.problems) == 8
+
+
+def test_a_missing_column_is_found_beside_an_unknown_key(raw):
+    raw["task"] = {"train": {"source": raw["task"]["train"], "text": "txt"}, "nmae": "x"}
+    with pytest.raises(Problems) as error:
+        check(raw)
+    assert 'task.train.text: column "txt"' in str(error.value)
+    assert 'task.nmae: unknown key. Did you mean "name"' in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("selection", {}, "exactly one of budget"),
+        ("selection", {"k": 2, "budget": "5x"}, "exactly one of budget"),
+        ("task", "sst3", 'Did you mean "sst2"'),
+        ("task", {"builtin": "qnlii"}, 'Did you mean "qnli"'),
+        ("task", {}, "task.train: required"),
+        ("seed", -1, "seed:"),
+        ("model", {"source": "./no-such-folder"}, "does not exist"),
+    ],
+)
+def test_single_problems(raw, key, value, says):
+    raw[key] = value
+    with pytest.raises(Problems, match=says):
+        check(raw)
+
+
+def test_probe_weights_default_to_one_over_m():
+    task = {"train": "a.csv", "probes": [{"name": "a"}, {"name": "b"}]}
+    config = parse({"model": {"source": "m"}, "task": task, "selection": {"k": 1}})
+    assert config.task.probe_weights() == {"a": 0.5, "b": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("probes", "says"),
+    [
+        ([{"name": "a", "weight": 1}, {"name": "b"}], "to every probe or to none"),
+        ([{"name": "a", "weight": 0}], "all zero"),
+        ([{"name": "a"}, {"name": "a"}], "must differ"),
+        ([{"name": "a", "weight": -1}], "greater than or equal to 0"),
+        ([{"name": "a", "weight": float("nan")}], "finite|greater"),
+        ([], "at least 1 item"),
+    ],
+)
+def test_probe_weights_that_make_no_sense(probes, says):
+    with pytest.raises(Problems, match=says):
+        parse({"model": {"source": "m"}, "task": {"train": "a.csv", "probes": probes}, "selection": {"k": 1}})
+
+
+def test_built_in_tasks_are_the_papers():
+    tasks = builtin_tasks()
+    assert [(p["name"], p["weight"]) for p in tasks["sst2"]["probes"]] == [("sst2", 1.0)]
+    assert [(p["name"], p["weight"], p["pooling"]) for p in tasks["qnli"]["probes"]] == [
+        ("qnli", 0.5, "sep"),
+        ("pos", 0.5, "token"),
+    ]
+
+
+def test_own_data_for_a_built_in_task_keeps_its_columns_but_not_its_split():
+    task = fill_in({"task": {"builtin": "sst2", "train": "mine.tsv", "max_train": 50}})["task"]
+    assert task["train"] == {"source": "mine.tsv", "text": "sentence", "label": "label"}
+    assert task["dev"]["split"] == "validation"
+    assert task["max_train"] == 50
+
+
+def test_set(raw):
+    for assignment in [
+        "selection.k=3",
+        "recovery.learning_rate=1e-3",
+        "task.probes=[{name: x}]",
+        "task.probes.0.weight=2",
+    ]:
+        set_value(raw, assignment)
+    config = check(raw)
+    assert (config.selection.k, config.recovery.learning_rate) == (3, 1e-3)
+    assert config.task.probes[0].weight == 2
+
+
+@pytest.mark.parametrize("assignment", ["selection.k", "=3", "task.probes.7.weight=1", "seed.x.y=1", "selection.k=[1"])
+def test_set_that_cannot_be_applied(raw, assignment):
+    raw = copy.deepcopy(raw) | {"seed": 1, "task": {**raw["task"], "probes": [{"name": "a"}]}}
+    with pytest.raises(UserError, match="--set"):
+        set_value(raw, assignment)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "holds no settings"),
+        ("- a\n- b\n", "holds no settings"),
+        ("seed: 1\nseed: 2\n", "duplicate key"),
+        ("seed: [1\n", "not valid YAML"),
+        ("seed: !!python/object/apply:os.system ['true']\n", "not valid YAML"),
+    ],
+)
+def test_files_that_are_no_configuration(tmp_path, text, says):
+    path = tmp_path / "c.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=says):
+        load_config(path)
