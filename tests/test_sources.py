@@ -76,7 +76,7 @@ def test_wrong_sources(wheel, source, says):
 
 
 def test_a_place_that_is_not_in_the_wheel(wheel):
-    with pytest.raises(UserError, match='"tiny_data/no.csv" is not in tiny_data-1.0'):
+    with pytest.raises(UserError, match=r'"tiny_data/no\.csv" is not in tiny_data-1\.0'):
         sources.local_path(f"pypi:tiny-data==1.0/tiny_data/no.csv#sha256={wheel}", field="x")
 
 

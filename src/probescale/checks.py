@@ -57,11 +57,14 @@ def check(raw: dict[str, Any]) -> RunConfig:
     for number, name in enumerate(raw["compare"] if isinstance(raw.get("compare"), list) else []):
         attempt(lookup, STRATEGIES, str(name), field=f"compare.{number}")
     task, model = _section(TaskConfig, raw.get("task")), _section(ModelConfig, raw.get("model"))
+    classes = None
     if task:
         attempt(lookup, METRICS, task.metric, field="task.metric")
-        attempt(_check_data, task)
+        classes = attempt(_check_data, task)
     if model:
         attempt(_check_model, model)
+    if not problems and config and is_local(config.model.source):
+        attempt(check_budget, config, classes or 2)
     if problems or config is None:
         raise Problems({str(problem): problem for problem in problems}.values())
     return config
@@ -74,7 +77,8 @@ def _section(section: type[S], raw: object) -> S | None:
         return None  # parse has reported it
 
 
-def _check_data(task: TaskConfig) -> None:
+def _check_data(task: TaskConfig) -> int | None:
+    """Number of classes, where all data is local and can be read now."""
     from probescale.tasks.task import load_task
 
     sources = {"task.train": task.train, "task.dev": task.dev}
@@ -84,7 +88,8 @@ def _check_data(task: TaskConfig) -> None:
         if source.startswith("pypi:"):
             parse_wheel_path(source, field=f"{field}.source")
     if all(is_local(source) for source in given.values()) and task.metric in METRICS:
-        load_task(task, seed=0)
+        return len(load_task(task, seed=0).train.names)
+    return None
 
 
 def _check_model(model: ModelConfig) -> None:

@@ -13,8 +13,8 @@ from probescale.checks import check_budget
 from probescale.config import RunConfig, to_yaml
 from probescale.errors import UserError
 from probescale.files import write_json, write_text
-from probescale.models.counting import Parameters
 from probescale.models.loading import LoadedModel, load_classifier
+from probescale.models.parameters import Parameters
 from probescale.models.surgery import extract, save_model
 from probescale.probing.probe import probe
 from probescale.probing.scores import ProbeScores, load_scores

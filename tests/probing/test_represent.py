@@ -62,6 +62,7 @@ def test_a_text_that_spells_the_separator_does_not_move_it(model_folder):
     data = Examples(("good [SEP] film",), ("the plot was dull",), (0,), ("a", "b"))
     encoded = sentence_inputs(loaded, data, "sep", 64)
     assert encoded.positions == [[separator(encoded.encoded.sequence_ids(0))]]
+    assert encoded.positions is not None
     assert encoded.encoded.sequence_ids(0)[encoded.positions[0][0] + 1] == 1
 
 
@@ -72,7 +73,8 @@ def test_words_are_found_at_their_first_piece(loaded):
     assert tags.tolist() == list(range(8))
     assert owners.tolist() == [0] * 7 + [1]
     assert inputs.positions is not None
-    starts = [inputs.encoded.token_to_chars(0, position).start for position in inputs.positions[0]]
+    spans = [inputs.encoded.token_to_chars(0, position) for position in inputs.positions[0]]
+    starts = [span.start for span in spans if span is not None]
     text = " ".join(words)
     for start, word in zip(starts, words, strict=True):
         assert text[start:].lstrip().startswith(word)

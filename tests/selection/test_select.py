@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probescale.errors import UserError
-from probescale.models.counting import Parameters
+from probescale.models.parameters import Parameters
 from probescale.selection.budget import parse_budget
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES, score_of
@@ -73,6 +73,7 @@ def test_every_strategy_keeps_every_budget(problem, strategy, share):
     except UserError:
         assert all(parameters.of(kept) > limit for kept in STRATEGIES[strategy](relevance, 1))
         return
+    assert found.params is not None
     assert parameters.of(found.kept) == found.params <= limit
     assert sorted({*found.kept, *found.dropped}) == list(range(1, len(relevance) + 1))
     assert list(found.kept) == sorted(set(found.kept))

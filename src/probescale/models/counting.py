@@ -2,44 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 import torch
 import transformers
-from pydantic import BaseModel, ConfigDict
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from probescale.models.families import Family, backbone
-
-
-class Parameters(BaseModel):
-    """Where a model's parameters sit. A subnetwork has the embeddings, the rest, and the layers it keeps."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    embeddings: int
-    layers: tuple[int, ...]  # one number a layer
-    rest: int  # head, pooler, final norm, position biases shared by all layers
-
-    @property
-    def total(self) -> int:
-        return self.of(range(1, len(self.layers) + 1))
-
-    def of(self, kept: Iterable[int]) -> int:
-        """Parameters of the subnetwork with these layers (numbered from 1).
-
-        >>> Parameters(embeddings=100, layers=(10, 10, 10), rest=5).of([1, 3])
-        125
-        """
-        return self.embeddings + self.rest + self.in_layers(kept)
-
-    def in_layers(self, kept: Iterable[int]) -> int:
-        return sum(self.layers[layer - 1] for layer in kept)
-
-    def ratios(self, kept: Sequence[int]) -> tuple[float, float]:
-        """Share of all parameters, and share of the parameters in layers."""
-        every = range(1, len(self.layers) + 1)
-        return self.of(kept) / self.total, self.in_layers(kept) / self.in_layers(every)
+from probescale.models.parameters import Parameters
 
 
 def count_parameters(model: PreTrainedModel, family: Family) -> Parameters:

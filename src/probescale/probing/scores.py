@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_fie
 
 from probescale.errors import UserError, did_you_mean
 from probescale.files import write_json
-from probescale.models.counting import Parameters
+from probescale.models.parameters import Parameters
 
 Relevance = tuple[float, ...]  # R_{l,T}, layer 1 first
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probescale.models.families import FAMILIES
-from probescale.report.tables import Table
+from probescale.report.table import Table
 from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import builtin_tasks
 from probescale.tasks.metrics import METRICS

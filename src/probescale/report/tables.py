@@ -1,42 +1,15 @@
-"""The same tables for the terminal (rich) and for Markdown."""
+"""What the tables of a run say."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-
-from rich import box
-from rich.table import Table as RichTable
 
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import Measured, RunResult
+from probescale.report.table import Table
 from probescale.selection.select import Selection
 
 BARS = "▁▂▃▄▅▆▇█"
-
-
-@dataclass(frozen=True)
-class Table:
-    title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    strong: frozenset[int] = frozenset()  # rows to point out
-    words: int = 1  # leading columns of words; the others are numbers
-
-    def rich(self) -> RichTable:
-        table = RichTable(title=self.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-        for i, name in enumerate(self.header):
-            table.add_column(name, justify="left" if i < self.words else "right", no_wrap=i != 1)
-        for i, row in enumerate(self.rows):
-            table.add_row(*row, style="bold green" if i in self.strong else None)
-        return table
-
-    def markdown(self) -> str:
-        align = [":--" if i < self.words else "--:" for i in range(len(self.header))]
-        rows = [
-            [f"**{cell}**" if i in self.strong and cell else cell for cell in row] for i, row in enumerate(self.rows)
-        ]
-        return "\n".join("| " + " | ".join(row) + " |" for row in [list(self.header), align, *rows])
 
 
 def layer_table(scores: ProbeScores, kept: Sequence[int] = ()) -> Table:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 from probescale.errors import UserError, lookup
 from probescale.files import write_json
-from probescale.models.counting import Parameters
+from probescale.models.parameters import Parameters
 from probescale.selection.budget import Budget
 from probescale.selection.strategies import STRATEGIES, Subset, score_of
 

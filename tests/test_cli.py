@@ -1,0 +1,202 @@
+"""What a user sees when something is wrong: one message, exit code 2, no traceback, nothing half-written."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from ruamel.yaml import YAML
+
+from conftest import labelled_rows, write_csv
+
+
+@pytest.fixture
+def config(tmp_path, model_folder, task_files):
+    """Write a configuration that works, with some values replaced (dotted keys)."""
+
+    def write(**changes):
+        raw = {
+            "model": {"source": str(model_folder("bert"))},
+            "task": {"train": {"source": str(task_files.train)}, "dev": {"source": str(task_files.dev)}},
+            "selection": {"k": 2},
+        }
+        for key, value in changes.items():
+            *path, last = key.split("__")
+            here = raw
+            for part in path:
+                here = here[part]
+            here[last] = value
+        path = tmp_path / "config.yaml"
+        YAML().dump(raw, path)
+        return path
+
+    return write
+
+
+def refused(cli, path, tmp_path, *says):
+    """The run is refused with these words, and leaves nothing behind. `validate` says the same."""
+    before = sorted(tmp_path.iterdir())
+    for command in (["run", path, "--out", tmp_path / "out"], ["validate", path]):
+        found = cli(*command)
+        assert found.code == 2, found.out
+        for words in says:
+            assert words in found.err
+        assert "Traceback" not in found.err
+        assert found.err.count("error:") == 1
+        assert found.out == ""
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_wrong_data_path(cli, config, tmp_path):
+    path = config(task__train={"source": "nowhere/train.csv"})
+    refused(cli, path, tmp_path, 'task.train.source: "nowhere/train.csv" does not exist', "next:")
+
+
+def test_a_wrong_model_path(cli, config, tmp_path):
+    refused(cli, config(model__source="./nowhere"), tmp_path, 'model.source: "./nowhere" does not exist')
+
+
+def test_an_empty_file(cli, config, tmp_path):
+    (tmp_path / "empty.csv").write_text("")
+    refused(cli, config(task__train={"source": str(tmp_path / "empty.csv")}), tmp_path, "empty.csv is empty")
+
+
+def test_a_missing_column(cli, config, tmp_path, task_files):
+    path = config(task__train={"source": str(task_files.train), "text": "review"})
+    refused(cli, path, tmp_path, 'task.train.text: column "review" is not in', "use one of: text, label")
+
+
+def test_one_class_only(cli, config, tmp_path):
+    data = write_csv(tmp_path / "one.csv", [(text, "good") for text, _ in labelled_rows(30)])
+    refused(cli, config(task__train={"source": str(data)}), tmp_path, 'task.train.label: column "label" has one class')
+
+
+def test_a_label_unseen_in_train(cli, config, tmp_path):
+    data = write_csv(tmp_path / "dev.csv", [("a fine film", "positive"), ("a so-so film", "neutral")])
+    refused(cli, config(task__dev={"source": str(data)}), tmp_path, 'label "neutral" in row 2 does not occur in train')
+
+
+def test_a_text_column_of_numbers(cli, config, tmp_path):
+    data = write_csv(tmp_path / "ids.csv", [(str(i), "ab"[i % 2]) for i in range(30)])
+    refused(
+        cli, config(task__train={"source": str(data)}), tmp_path, 'column "text" holds numbers (first: 0), not text'
+    )
+
+
+@pytest.mark.parametrize("model_type", ["gpt5", "albert"])
+def test_an_unknown_model_type(cli, config, tmp_path, model_type):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": model_type}))
+    refused(cli, config(model__source=str(tmp_path / "model")), tmp_path, "model.source:", model_type)
+
+
+def test_a_budget_too_small(cli, config, tmp_path):
+    path = config(selection={"budget": "10K"})
+    refused(cli, path, tmp_path, "selection.budget: 10K allows 10,000 parameters", "the smallest budget is")
+
+
+def test_more_layers_than_there_are(cli, config, tmp_path):
+    refused(cli, config(selection={"k": 9}), tmp_path, "selection.k: k=9, but the model has 4 layers")
+
+
+def test_inputs_longer_than_the_model_takes(cli, config, tmp_path):
+    path = config(model__max_length=512)
+    refused(cli, path, tmp_path, "model.max_length: 512 tokens are more than the model can take", "use at most 128")
+
+
+def test_too_few_rows(cli, config, tmp_path):
+    data = write_csv(tmp_path / "few.csv", labelled_rows(6))
+    refused(cli, config(task__train={"source": str(data)}), tmp_path, "task.train: only 6 usable training rows")
+
+
+def test_weights_that_are_missing(cli, tmp_path, model_folder):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_bytes((model_folder("bert") / "config.json").read_bytes())
+    found = cli("extract", tmp_path / "model", "--keep", "1", "--out", tmp_path / "out")
+    assert found.code == 2
+    assert "no safetensors weights" in found.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_config_that_promises_more_layers_than_the_weights_have(cli, tmp_path, model_folder):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for file in model_folder("bert").iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    lie = json.loads((folder / "config.json").read_text()) | {"num_hidden_layers": 6}
+    (folder / "config.json").write_text(json.dumps(lie))
+    found = cli("extract", folder, "--keep", "1,6", "--out", tmp_path / "out")
+    assert found.code == 2
+    assert "lacks" in found.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("keep", "says"), [("1,9", "layer 9 does not exist"), ("a", '"a" is not'), ("0", "layer 0")])
+def test_extract_of_layers_that_do_not_exist(cli, tmp_path, model_folder, keep, says):
+    found = cli("extract", model_folder("bert"), "--keep", keep, "--out", tmp_path / "out")
+    assert found.code == 2
+    assert says in found.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_extract_writes_what_it_says(cli, tmp_path, model_folder):
+    found = cli("extract", model_folder("mpnet"), "--keep", "1-2,4", "--out", tmp_path / "out")
+    assert found.code == 0, found.err
+    assert "kept layers 1-2, 4 of 4" in found.out
+    again = cli("extract", model_folder("mpnet"), "--keep", "1", "--out", tmp_path / "out")
+    assert again.code == 2
+    assert "--overwrite" in again.err
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_probe_then_select(cli, config, tmp_path):
+    path = config()
+    found = cli("probe", path, "--out", tmp_path / "scores.json", "--set", "probing.validation=0.3")
+    assert found.code == 0, found.err
+    assert "relevance" in found.out
+    scores = json.loads((tmp_path / "scores.json").read_text())
+    assert scores["probes"]["task"]["validation"] == 36
+    chosen = cli("select", tmp_path / "scores.json", "--budget", "90%", "--json")
+    assert chosen.code == 0, chosen.err
+    assert json.loads(chosen.out)["params"] <= 0.9 * json.loads(chosen.out)["params_original"]
+
+
+def test_validate_says_when_all_is_well(cli, config):
+    found = cli("validate", config())
+    assert (found.code, found.err) == (0, "")
+    assert "no problems found" in found.out
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("tasks", ["sst2", "qnli", "pos (w=0.5)"]),
+        ("strategies", ["contiguous", "top_k", "uniform_k"]),
+        ("families", ["bert", "roberta", "mpnet", "t5"]),
+        ("metrics", ["accuracy", "macro_f1"]),
+    ],
+)
+def test_list(cli, what, words):
+    found = cli("list", what)
+    assert found.code == 0
+    assert all(word in found.out for word in words)
+
+
+def test_help_needs_no_heavy_import():
+    """`probescale --help` answers at once because nothing heavy is imported for it."""
+    script = "import sys; sys.argv = ['probescale', '--help']\nfrom probescale.cli import main\ntry: main()\nfinally: "
+    script += (
+        "print(sorted({'torch', 'transformers', 'sklearn', 'datasets', 'pyarrow', 'pydantic'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "validate" in done.stdout
+
+
+def test_python_dash_m():
+    done = subprocess.run([sys.executable, "-m", "probescale", "list", "strategies"], capture_output=True, text=True)
+    assert done.returncode == 0
+    assert "contiguous" in done.stdout
