@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check fast docs clean
+.PHONY: demo test check fast docs real-weights clean
 
 demo: $(READY)                ## a real model, probed, cut and fine-tuned on real sentences
 	$(BIN)/probescale run configs/demo.yaml --out runs/demo --overwrite
@@ -28,6 +28,11 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev]"
 	@touch $@
+
+real-weights: $(READY)        ## real models for the tests marked `real`, where ../shared/tools is present
+	$(BIN)/pip install -q -c constraints.txt onnx
+	for name in minilm granite mpnet t5; do \
+	  [ -e .cache/real-weights/$$name/config.json ] || $(BIN)/python ../shared/tools/real-weights $$name .cache/real-weights/$$name || exit 1; done
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .ruff_cache

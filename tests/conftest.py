@@ -172,6 +172,15 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
     return folder
 
 
+def real_weights(name: str) -> Path:
+    """The folder of a real model, or a skip that says how to get it."""
+    places = [SHARED / "weights" / name, Path(__file__).parents[1] / ".cache" / "real-weights" / name]
+    for place in places:
+        if (place / "config.json").exists():
+            return place
+    pytest.skip(f"the weights of {name} are not here; `make real-weights` fetches them")
+
+
 @dataclass(frozen=True)
 class Outcome:
     code: int

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors import safe_open
-from transformers import BertModel, PreTrainedModel
+from transformers import BertModel, MPNetModel, PreTrainedModel, T5Config, T5ForConditionalGeneration
 
-from conftest import FAMILIES, LAYERS, tiny_model
+from conftest import FAMILIES, LAYERS, tiny_model, tiny_tokenizer
 from probescale.errors import UserError
 from probescale.models.counting import count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS
-from probescale.models.families import Family
-from probescale.models.loading import load_as_saved
+from probescale.models.families import Family, backbone
+from probescale.models.loading import load_as_saved, load_classifier
 from probescale.models.surgery import extract
 
 KEPT = {"head": (1, 2), "middle": (2, 3), "tail": (4,), "gaps": (1, 4), "all": (1, 2, 3, 4), "reordered": (3, 1, 1)}
@@ -129,6 +129,48 @@ def test_a_bert_without_pooler_is_not_given_one(tmp_path):
     tokenizer.save_pretrained(tmp_path / "bare")
     child = extract(load_as_saved(str(tmp_path / "bare")), (2, 4))
     assert not [name for name, _ in child.model.named_parameters() if "pooler" in name]
+
+
+def test_a_config_that_names_a_head_the_checkpoint_lacks(tmp_path):
+    """all-mpnet-base-v2 says MPNetForMaskedLM and has no language modelling head."""
+    model, tokenizer = tiny_model("mpnet")
+    bare = MPNetModel(model.config)  # type: ignore[arg-type]
+    bare.save_pretrained(tmp_path / "mpnet")
+    tokenizer.save_pretrained(tmp_path / "mpnet")
+    config = json.loads((tmp_path / "mpnet" / "config.json").read_text())
+    (tmp_path / "mpnet" / "config.json").write_text(json.dumps(config | {"architectures": ["MPNetForMaskedLM"]}))
+    loaded = load_as_saved(str(tmp_path / "mpnet"))
+    assert type(loaded.model) is MPNetModel
+    assert extract(loaded, (1,)).layers == 1
+
+
+def test_the_encoder_is_taken_out_of_a_whole_t5(tmp_path):
+    tokenizer = tiny_tokenizer("t5-encoder")
+    config = T5Config(vocab_size=len(tokenizer), d_model=32, d_ff=64, d_kv=8, num_heads=4, num_layers=LAYERS)
+    whole = T5ForConditionalGeneration(config).eval()
+    whole.save_pretrained(tmp_path / "t5")
+    tokenizer.save_pretrained(tmp_path / "t5")
+    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
+    as_saved = load_as_saved(str(tmp_path / "t5"))
+    classifier = load_classifier(str(tmp_path / "t5"), None, ("no", "yes"), seed=0)
+    with torch.no_grad():
+        expected = whole.encoder(**batch).last_hidden_state
+        assert torch.equal(as_saved.model(**batch).last_hidden_state, expected)
+        assert torch.equal(backbone(classifier.model)(**batch).last_hidden_state, expected)
+    assert not [name for name, _ in extract(as_saved, (2,)).model.named_parameters() if "decoder" in name]
+
+
+def test_a_head_for_other_labels_is_replaced_and_the_seed_decides_its_values(model_folder):
+    first, again, other = (
+        load_classifier(str(model_folder("roberta")), None, ("a", "b", "c"), seed=seed).model.state_dict()
+        for seed in (0, 0, 1)
+    )
+    head = "classifier.out_proj.weight"
+    assert first[head].shape[0] == 3
+    assert torch.equal(first[head], again[head])
+    assert not torch.equal(first[head], other[head])
+    body = "roberta.encoder.layer.0.output.dense.weight"
+    assert torch.equal(first[body], other[body])
 
 
 def test_the_parent_stays_as_it_was(model_folder):

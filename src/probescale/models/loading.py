@@ -75,15 +75,16 @@ def load_as_saved(source: str, revision: str | None = None, *, field: str = "MOD
     folder = model_folder(source, revision, field=field)
     config = _config(folder, field=field)
     family = family_of(config, field=field)
-    saved_as = getattr(transformers, (config.architectures or [""])[0], None)
-    if saved_as is None or config.is_encoder_decoder:  # an encoder is cut alone, out of the whole model
-        saved_as = getattr(transformers, family.backbone)
+    bare = getattr(transformers, family.backbone)
+    saved_as = getattr(transformers, (config.architectures or [""])[0], bare)
+    if config.is_encoder_decoder:  # the encoder is cut alone, out of the whole model
+        saved_as = bare
     model, info = _load(saved_as, folder, field=field)
-    missing = set(info["missing_keys"])
-    if missing and all("pooler" in name for name in missing):  # saved without a pooler: do not invent one
-        model, info = _load(saved_as, folder, field=field, add_pooling_layer=False)
-        missing = set(info["missing_keys"])
-    _refuse_missing(missing, folder, field=field)
+    if saved_as is not bare and any(not name.startswith(_prefix(model)) for name in info["missing_keys"]):
+        model, info = _load(bare, folder, field=field)  # the config names a head that the checkpoint does not have
+    if info["missing_keys"] and all(name.startswith("pooler.") for name in info["missing_keys"]):
+        model, info = _load(bare, folder, field=field, add_pooling_layer=False)  # nor a pooler: do not invent one
+    _refuse_missing(set(info["missing_keys"]), folder, field=field)
     return LoadedModel(model, _tokenizer(folder, field=field), family, source, fingerprint(backbone(model)))
 
 
@@ -148,8 +149,12 @@ def _tokenizer(folder: Path, *, field: str) -> PreTrainedTokenizerBase:
 
 def _in_backbone(model: PreTrainedModel, names: Iterable[str]) -> set[str]:
     """The missing weights that pre-training should have brought: neither head nor pooler."""
-    prefix = f"{model.base_model_prefix}."
-    return {name for name in names if name.startswith(prefix) and ".pooler." not in name}
+    return {name for name in names if name.startswith(_prefix(model)) and ".pooler." not in name}
+
+
+def _prefix(model: PreTrainedModel) -> str:
+    """How the names of the backbone's weights begin."""
+    return "" if model.base_model is model else f"{model.base_model_prefix}."
 
 
 def _refuse_missing(names: set[str], folder: Path, *, field: str) -> None:

@@ -72,8 +72,8 @@ class ProbeScores(BaseModel):
 def relevance(scores: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> Relevance:
     """Eq. 1: the weighted sum of all probes' scores, per layer.
 
-    >>> relevance({"qnli": (0.6, 0.8), "pos": (0.6, 0.4)}, {"qnli": 0.5, "pos": 0.5})
-    (0.6, 0.6)
+    >>> relevance({"qnli": (0.5, 1.0), "pos": (0.25, 0.0)}, {"qnli": 0.5, "pos": 0.5})
+    (0.375, 0.5)
     """
     layers = len(next(iter(scores.values())))
     return tuple(math.fsum(weights[name] * scores[name][layer] for name in scores) for layer in range(layers))

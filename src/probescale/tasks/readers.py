@@ -33,6 +33,8 @@ def reads(*suffixes: str) -> Callable[[Reader], Reader]:
 def read_columns(source: str, split: str | None, wanted: dict[str, str | int], *, field: str) -> Columns:
     """The wanted columns ({role: column}) of a source, under their roles."""
     path = local_path(source, field=f"{field}.source")
+    if path is not None and split is not None:
+        raise UserError(f'"{split}" is the split of a hub data set, but {source} is a file', field=f"{field}.split")
     columns = _read_hub(source, split, field=field) if path is None else _read_file(path, field=field)
     found = {}
     for role, column in wanted.items():

@@ -1,0 +1,99 @@
+"""Write the reference pages from the code: docs/configuration.md and docs/cli.md. `--check` only compares."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from probescale.cli import app
+from probescale.config import RunConfig
+
+DOCS = Path(__file__).parent
+NOTE = "<!-- Made by docs/generate.py from the code; change the code and run `make docs`. -->"
+
+
+def configuration() -> str:
+    lines = [
+        NOTE,
+        "# Configuration",
+        "A run is described by one YAML file. `task` may also be the name of a built-in task (`task: sst2`), or start "
+        "from one and change some of it (`task: {builtin: sst2, max_train: 2000}`); `train`, `dev` and `data` may be a "
+        "source alone. Unknown keys are errors. `--set dotted.key=value` changes one value from the command line.",
+    ]
+    return "\n\n".join([*lines, *_sections(RunConfig, "")]) + "\n"
+
+
+def _sections(section: type[BaseModel], path: str) -> list[str]:
+    """A table for the section, then its parts."""
+    rows, parts = [], []
+    for name, field in section.model_fields.items():
+        inner = _inner(field.annotation)
+        many = "tuple" in str(field.annotation) and inner is not None
+        key = f"{path}{name}"
+        if inner:
+            parts += _sections(inner, f"{key}.N." if many else f"{key}.")
+        rows.append(f"| `{key}` | {_default(field.is_required(), field.get_default(call_default_factory=True))} "
+                    f"| {field.description or ''} |")  # fmt: skip
+    head = f"## {path.removesuffix('.').replace('.N', ' (each)') or 'Top level'}"
+    return ["\n".join([head, "", "| key | default | |", "| --- | --- | --- |", *rows]), *parts]
+
+
+def _inner(annotation: Any) -> type[BaseModel] | None:  # noqa: ANN401 - typing constructs
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    found = (_inner(part) for part in getattr(annotation, "__args__", ()))
+    return next((part for part in found if part), None)
+
+
+def _default(required: bool, value: object) -> str:
+    if required or value is PydanticUndefined:
+        return "required"
+    if isinstance(value, BaseModel) or (isinstance(value, tuple) and value and isinstance(value[0], BaseModel)):
+        return "see below"
+    if isinstance(value, tuple):
+        return f"`[{', '.join(str(item) for item in value)}]`"
+    return "" if value is None else f"`{value}`"
+
+
+def commands() -> str:
+    lines = [
+        NOTE,
+        "# Command line",
+        "`probescale COMMAND --help` says the same. Exit code 2: something in the input is wrong.",
+    ]
+    group: Any = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        arguments = [p for p in command.params if p.param_type_name == "argument"]
+        options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
+        usage = " ".join(
+            ["probescale", name, *(p.name.upper() for p in arguments), *(["[OPTIONS]"] if options else [])]
+        )
+        rows = [f"| `{p.name.upper()}` | {p.help} |" for p in arguments]
+        rows += [f"| `{', '.join(p.opts)}` | {p.help}{_option_default(p.default)} |" for p in options]
+        lines += [f"## {name}", command.help, f"```\n{usage}\n```", "\n".join(["| | |", "| --- | --- |", *rows])]
+    return "\n\n".join(lines) + "\n"
+
+
+def _option_default(value: object) -> str:
+    return f" Default: `{value}`." if value not in (None, False, (), []) and not callable(value) else ""
+
+
+def main() -> None:
+    stale = []
+    for name, text in {"configuration.md": configuration(), "cli.md": commands()}.items():
+        path = DOCS / name
+        if "--check" not in sys.argv:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            stale.append(f"docs/{name}")
+    if stale:
+        sys.exit(f"out of date: {', '.join(stale)}; run `make docs`")
+
+
+if __name__ == "__main__":
+    main()

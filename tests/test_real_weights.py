@@ -1,0 +1,89 @@
+"""The same proofs on real pre-trained weights; `make real-weights` fetches those not beside the checkout."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import SHARED, real_weights
+from probescale.checks import check
+from probescale.models.families import backbone
+from probescale.models.loading import load_as_saved
+from probescale.models.surgery import extract, save_model
+from probescale.pipeline import prepare
+from probescale.probing.probe import probe
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+TEXTS = ["a charming and often affecting journey .", "unflinchingly bleak", "What is the capital of France ?"]
+
+FRESH = """
+import sys
+import numpy as np, torch
+from transformers import AutoModel, AutoTokenizer, T5EncoderModel
+folder, texts = sys.argv[1], sys.argv[3:]
+model = (T5EncoderModel if "t5" in folder else AutoModel).from_pretrained(folder).eval()
+batch = AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
+with torch.no_grad():
+    np.save(sys.argv[2], model(**batch).last_hidden_state.numpy())
+assert "probescale" not in sys.modules
+"""
+
+
+@pytest.mark.parametrize("name", ["gte-small", "minilm", "granite", "mpnet", "t5"])
+def test_a_cut_of_real_weights_equals_the_parent_with_layers_skipped(name, tmp_path):
+    loaded = load_as_saved(str(real_weights(name)))
+    kept = tuple(range(2, loaded.layers + 1, 2))
+    batch = loaded.tokenizer(TEXTS, padding=True, return_tensors="pt")
+    save_model(extract(loaded, kept), {}, tmp_path / name)
+
+    def skip(_module, args, output):
+        return (args[0], *output[1:]) if isinstance(output, tuple) else args[0]
+
+    for number, block in enumerate(loaded.family.stack(loaded.model), 1):
+        if number not in kept:
+            block.register_forward_hook(skip)
+    with torch.no_grad():
+        expected = backbone(loaded.model)(**batch).last_hidden_state.numpy()
+    (tmp_path / "fresh.py").write_text(FRESH)
+    command = [sys.executable, str(tmp_path / "fresh.py"), str(tmp_path / name), str(tmp_path / "out.npy"), *TEXTS]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    mask = batch["attention_mask"].bool().numpy()
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy")[mask], expected[mask], rtol=1e-3, atol=1e-4)
+
+
+def test_the_papers_two_qnli_probes_on_real_data():
+    """QNLI labels at the separator and WSJ tags on words: both far above the commonest class."""
+    tags = SHARED / "data" / "ptb_wsj_sample" / "wsj_sample.pos.conll"
+    if not tags.exists():
+        pytest.skip("needs ../shared/data beside the checkout")
+    words = {"source": str(tags), "text": 1, "label": 2}
+    config = check(
+        {
+            "model": {"source": str(real_weights("gte-small"))},
+            "task": {
+                "builtin": "qnli",
+                "train": str(SHARED / "data" / "qnli" / "train_subset.tsv"),
+                "dev": str(SHARED / "data" / "qnli" / "dev.tsv"),
+                "max_train": 400,
+                "probes": [
+                    {"name": "qnli", "weight": 0.5, "pooling": "sep"},
+                    {"name": "pos", "weight": 0.5, "pooling": "token", "data": words},
+                ],
+            },
+            "probing": {"max_examples": 1500, "penalties": [0.01, 0.1]},
+            "selection": {"k": 6},
+        }
+    )
+    task, loaded = prepare(config)
+    scores = probe(loaded, task, config)
+    pos, qnli = scores.probes["pos"], scores.probes["qnli"]
+    assert pos.majority is not None
+    assert pos.majority < 0.25
+    assert max(pos.scores) > 0.8
+    assert max(qnli.scores) > 0.6
+    assert scores.layers == len(scores.relevance) == 12
