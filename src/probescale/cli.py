@@ -38,12 +38,19 @@ def run(
 ) -> None:
     """Probe, select, cut, fine-tune and measure, as the configuration says."""
     from probescale.checks import load_config
-    from probescale.pipeline import run as run_pipeline
-    from probescale.probing.scores import load_scores
-    from probescale.report.tables import comparison_table, layer_table
+    from probescale.progress import waiting
 
     folder = out or Path("runs") / config.stem
-    result = run_pipeline(load_config(config, set_), folder, overwrite=overwrite)
+    settings = load_config(config, set_)
+    with waiting("loading libraries"):
+        from probescale.pipeline import run as run_pipeline
+        from probescale.probing.scores import load_scores
+        from probescale.report.tables import comparison_table, layer_table
+    try:
+        result = run_pipeline(settings, folder, overwrite=overwrite)
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command goes on from here", err=True)
+        raise SystemExit(130) from None
     scores = load_scores(folder / "scores.json")
     _print(layer_table(scores, result.subnetwork.kept).rich())
     _print(comparison_table(result).rich())
@@ -67,12 +74,14 @@ def probe(
 ) -> None:
     """Score every layer for the task; writes scores.json."""
     from probescale.checks import load_config
-    from probescale.pipeline import prepare
-    from probescale.probing.probe import probe as probe_layers
-    from probescale.provenance import provenance
-    from probescale.report.tables import layer_table
+    from probescale.progress import waiting
 
     settings = load_config(config, set_)
+    with waiting("loading libraries"):
+        from probescale.pipeline import prepare
+        from probescale.probing.probe import probe as probe_layers
+        from probescale.provenance import provenance
+        from probescale.report.tables import layer_table
     task, loaded = prepare(settings)
     scores = probe_layers(loaded, task, settings, provenance(loaded, task, settings.seed))
     scores.save(out)
@@ -125,11 +134,14 @@ def extract(
     if out.exists() and not overwrite:
         raise UserError(f'"{out}" already exists', field="--out", hint="choose another folder, or add --overwrite")
     kept = _layers(keep)
-    from probescale.models.counting import count_parameters
-    from probescale.models.loading import load_as_saved
-    from probescale.models.surgery import extract as cut
-    from probescale.models.surgery import record_of, save_model
-    from probescale.report.tables import layers_text
+    from probescale.progress import waiting
+
+    with waiting("loading libraries"):
+        from probescale.models.counting import count_parameters
+        from probescale.models.loading import load_as_saved
+        from probescale.models.surgery import extract as cut
+        from probescale.models.surgery import record_of, save_model
+        from probescale.report.tables import layers_text
 
     loaded = load_as_saved(model, revision)
     small = cut(loaded, kept)

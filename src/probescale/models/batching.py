@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
+from probescale.progress import waiting
 from probescale.tasks.data import Examples
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, examples: Examples, max_length: int) -> BatchEncoding:
     pairs = list(examples.pairs) if examples.pairs else None
-    return tokenizer(list(examples.texts), pairs, truncation=True, max_length=max_length)
+    with waiting("tokenising"):
+        return tokenizer(list(examples.texts), pairs, truncation=True, max_length=max_length)
 
 
 def lengths_of(encoded: BatchEncoding) -> np.ndarray:

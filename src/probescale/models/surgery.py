@@ -55,9 +55,9 @@ def _renumbered(parent: PreTrainedModel, family: Family, kept: Sequence[int]) ->
     return outside | {f"{stack}{new}.{inner}": w for new, block in enumerate(blocks) for inner, w in block.items()}
 
 
-def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path) -> None:
+def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str) -> None:
     """Weights as safetensors, config, tokenizer, and probescale.json with where the model comes from."""
-    with whole_folder(folder) as partial, quiet_transformers():
+    with whole_folder(Path(folder)) as partial, quiet_transformers():
         loaded.model.save_pretrained(partial)
         loaded.tokenizer.save_pretrained(partial)
         write_json(partial / "probescale.json", record)
