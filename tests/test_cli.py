@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -106,14 +107,67 @@ def test_inputs_longer_than_the_model_takes(cli, config, tmp_path):
     refused(cli, path, tmp_path, "model.max_length: 512 tokens are more than the model can take", "use at most 128")
 
 
+def test_several_files_at_fault_are_all_named(cli, config, task_files):
+    path = config(
+        task__train={"source": str(task_files.train), "text": "a", "label": "b"}, task__dev={"source": "no.csv"}
+    )
+    found = cli("validate", path)
+    assert found.code == 2
+    for field in ("task.train.text", "task.train.label", "task.dev.source"):
+        assert field in found.err
+
+
+def test_local_data_is_checked_beside_a_remote_source(cli, config, task_files):
+    path = config(task__train={"source": str(task_files.train), "text": "a"}, task__dev={"source": "owner/name"})
+    assert "task.train.text" in cli("validate", path).err
+
+
+def test_a_probe_with_too_little_data(cli, config, tmp_path):
+    data = write_csv(tmp_path / "few.csv", [("good", "a"), ("bad", "b"), ("fine", "a")])
+    path = config(task__probes=[{"name": "tiny", "data": {"source": str(data)}}])
+    refused(cli, path, tmp_path, 'probe "tiny" has too little data (3 rows)')
+
+
+@pytest.mark.parametrize("out", ["FILE", "FILE/inside", "OTHER"])
+@pytest.mark.parametrize("command", ["run", "extract"])
+def test_places_where_no_folder_can_be_written(cli, config, tmp_path, model_folder, command, out):
+    (tmp_path / "FILE").write_text("mine")
+    (tmp_path / "OTHER").mkdir()
+    (tmp_path / "OTHER" / "thesis.tex").write_text("mine")
+    arguments = [config()] if command == "run" else [model_folder("bert"), "--keep", "1"]
+    before = sorted(tmp_path.rglob("*"))
+    found = cli(command, *arguments, "--out", tmp_path / out, "--overwrite")
+    assert found.code == 2
+    assert "--out:" in found.err
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "OTHER" / "thesis.tex").read_text() == "mine"
+
+
+def test_places_where_no_file_can_be_written(cli, config, tmp_path):
+    paper = "layer,probe,score\n1,a,0.5\n"
+    (tmp_path / "s.csv").write_text(paper)
+    for command in (["probe", config()], ["select", tmp_path / "s.csv", "--k", "1"]):
+        for out in (tmp_path, tmp_path / "s.csv" / "x.json"):
+            found = cli(*command, "--out", out)
+            assert found.code == 2
+            assert "--out:" in found.err
+    assert (tmp_path / "s.csv").read_text() == paper
+
+
+def test_json_is_printed_as_it_is(cli, tmp_path):
+    scores = {"task": "t", "layers": 1, "probes": {"a": {"scores": [0.1], "weight": 1}}}
+    (tmp_path / "s.json").write_text(json.dumps(scores | {"provenance": {"command": "--set a=[top_k] :smile: [/x]"}}))
+    found = cli("select", tmp_path / "s.json", "--k", "1", "--json")
+    assert json.loads(found.out)["provenance"]["command"] == "--set a=[top_k] :smile: [/x]"
+
+
 def test_too_few_rows(cli, config, tmp_path):
     data = write_csv(tmp_path / "few.csv", labelled_rows(6))
     refused(cli, config(task__train={"source": str(data)}), tmp_path, "task.train: only 6 usable training rows")
 
 
 def test_weights_that_are_missing(cli, tmp_path, model_folder):
-    (tmp_path / "model").mkdir()
-    (tmp_path / "model" / "config.json").write_bytes((model_folder("bert") / "config.json").read_bytes())
+    shutil.copytree(model_folder("bert"), tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
     found = cli("extract", tmp_path / "model", "--keep", "1", "--out", tmp_path / "out")
     assert found.code == 2
     assert "no safetensors weights" in found.err
@@ -121,10 +175,7 @@ def test_weights_that_are_missing(cli, tmp_path, model_folder):
 
 
 def test_a_config_that_promises_more_layers_than_the_weights_have(cli, tmp_path, model_folder):
-    folder = tmp_path / "model"
-    folder.mkdir()
-    for file in model_folder("bert").iterdir():
-        (folder / file.name).write_bytes(file.read_bytes())
+    folder = shutil.copytree(model_folder("bert"), tmp_path / "model")
     lie = json.loads((folder / "config.json").read_text()) | {"num_hidden_layers": 6}
     (folder / "config.json").write_text(json.dumps(lie))
     found = cli("extract", folder, "--keep", "1,6", "--out", tmp_path / "out")

@@ -56,9 +56,10 @@ def test_every_problem_is_listed_at_once(raw):
         "recovery.epochs:",
         "recovery.learning_rate:",
         'compare.0: "uniform" is not known. Did you mean "uniform_k"',
+        'task.train.text: column "txt" is not in',
     ]:
         assert part in said
-    assert len(error.value.problems) == 8
+    assert len(error.value.problems) == 9
 
 
 def test_a_missing_column_is_found_beside_an_unknown_key(raw):
@@ -78,6 +79,9 @@ def test_a_missing_column_is_found_beside_an_unknown_key(raw):
         ("task", {"builtin": "qnlii"}, 'Did you mean "qnli"'),
         ("task", {}, "task.train: required"),
         ("seed", -1, "seed:"),
+        ("selection", {"k": True}, "selection.k"),
+        ("selection", {"budget": 0.5}, "is not a budget|leaves no parameters"),
+        ("compare", "top_k", "compare: input should be a valid list"),
         ("model", {"source": "./no-such-folder"}, "does not exist"),
     ],
 )
@@ -125,6 +129,33 @@ def test_own_data_for_a_built_in_task_keeps_its_columns_but_not_its_split():
     assert task["max_train"] == 50
 
 
+def test_a_part_of_a_built_in_task_can_be_set(tmp_path, raw):
+    """As the comment in qnli.yaml says."""
+    tags = tmp_path / "wsj.conll"
+    tags.write_text("".join(f"The\tDT\nend\tNN\n{i}\tCD\n\n" for i in range(30)))
+    pairs = tmp_path / "pairs.csv"
+    pairs.write_text("question,sentence,label\n" + "".join(f"is it ?,it is {i} .,{i % 2}\n" for i in range(40)))
+    own = {"model": raw["model"], "task": "sst2", "selection": {"k": 2}}
+    config = check(
+        own,
+        [
+            "task=qnli",
+            f"task.probes.1.data={{source: {tags}, text: 1, label: 2}}",
+            f"task.train={{source: {pairs}, text: question, pair: sentence}}",
+            "task.dev=null",
+        ],
+    )
+    assert config.task.name == "qnli"
+    assert config.task.probes[1].data is not None
+    assert config.task.probes[1].data.source == str(tags)
+    assert config.task.probes[0].pooling == "sep"
+
+
+def test_labels_may_be_given_as_numbers(raw):
+    raw["task"]["labels"] = {0: "bad", 1: "good"}
+    assert check(raw).task.labels == {"0": "bad", "1": "good"}
+
+
 def test_set(raw):
     for assignment in [
         "selection.k=3",
@@ -152,6 +183,8 @@ def test_set_that_cannot_be_applied(raw, assignment):
         ("- a\n- b\n", "holds no settings"),
         ("seed: 1\nseed: 2\n", "duplicate key"),
         ("seed: [1\n", "not valid YAML"),
+        ("seed: 2001-99-99\n", "not valid YAML"),
+        ("a: " + "[" * 5000, "not valid YAML"),
         ("seed: !!python/object/apply:os.system ['true']\n", "not valid YAML"),
     ],
 )

@@ -123,7 +123,8 @@ def test_every_family_runs_and_learns(family, model_folder, task_files, tmp_path
 def test_a_pair_task_with_a_tagging_probe(model_folder, tmp_path):
     rows = [f"is the film good ?,the film was {'good' if i % 2 else 'dull'} and {i} long,{i % 2}" for i in range(60)]
     (tmp_path / "pairs.csv").write_text("\n".join(["question,sentence,label", *rows]))
-    sentences = ["the\tD\nfilm\tN\nwas\tV\ngood\tA\n", "a\tD\ndull\tA\nplot\tN\n"] * 20
+    nouns, adjectives = ["film", "plot", "story", "cast", "script"], ["good", "bad", "dull", "warm", "cold", "fine"]
+    sentences = [f"the\tD\n{noun}\tN\nwas\tV\n{word}\tA\n" for noun in nouns for word in adjectives]
     (tmp_path / "tags.conll").write_text("\n".join(sentences))
     tags = {"source": str(tmp_path / "tags.conll"), "text": 1, "label": 2}
     raw = {
@@ -170,6 +171,34 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(bert_run, tmp
     assert first["subnetwork"]["value"] == again["subnetwork"]["value"]
     assert (out / "selection.json").read_bytes() == (tmp_path / "cut" / "selection.json").read_bytes()
     assert not (tmp_path / "cut.partial").exists()
+
+
+def test_training_that_goes_astray_is_refused_and_leaves_nothing(model_folder, task_files, tmp_path, monkeypatch):
+    def astray(loaded, *args, **kwargs):
+        recover(loaded, *args, **kwargs)
+        next(loaded.model.parameters()).data.fill_(float("nan"))
+        recover(loaded, *args, **kwargs)
+
+    recover = pipeline.recover
+    monkeypatch.setattr(pipeline, "recover", astray)
+    raw = raw_config(model_folder("bert"), task_files) | {"recovery": {"epochs": 1}}
+    with pytest.raises(UserError, match=r"recovery\.learning_rate"):
+        pipeline.run(check(raw), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cls_is_refused_where_there_is_none(model_folder, task_files):
+    raw = raw_config(model_folder("t5-encoder"), task_files)
+    raw["task"]["probes"] = [{"name": "p", "pooling": "cls"}]
+    with pytest.raises(UserError, match=r"task\.probes\.0\.pooling"):
+        pipeline.prepare(check(raw))
+
+
+def test_the_seed_reaches_the_new_head(model_folder, task_files):
+    raw = raw_config(model_folder("bert"), task_files)
+    heads = [pipeline.prepare(check(raw | {"seed": s}))[1].model.state_dict()["classifier.weight"] for s in (3, 3, 4)]
+    assert heads[0].equal(heads[1])
+    assert not heads[0].equal(heads[2])
 
 
 def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, monkeypatch):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,13 +32,10 @@ def load_config(path: Path | str, assignments: Sequence[str] = ()) -> RunConfig:
 
     Local files and model folders are opened and checked. What a hub or a package index holds is only fetched by a run.
     """
-    raw = read_yaml(Path(path))
-    for assignment in assignments:
-        set_value(raw, assignment)
-    return check(raw)
+    return check(read_yaml(Path(path)), assignments)
 
 
-def check(raw: dict[str, Any]) -> RunConfig:
+def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
     problems: list[UserError] = []
 
     def attempt(step: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:  # noqa: ANN401 - passed through
@@ -48,8 +47,8 @@ def check(raw: dict[str, Any]) -> RunConfig:
             problems.append(one)
         return None
 
-    raw = attempt(fill_in, raw) or {key: value for key, value in raw.items() if key != "task"}
-    config = attempt(parse, raw)
+    raw = attempt(_complete, raw, assignments) or {}
+    config = attempt(parse, raw) if raw else None
     # A section with an unknown key is still checked further: a user wants to hear of every fault in one go.
     if selection := _section(SelectionConfig, raw.get("selection")):
         attempt(lookup, STRATEGIES, selection.strategy, field="selection.strategy")
@@ -57,17 +56,30 @@ def check(raw: dict[str, Any]) -> RunConfig:
     for number, name in enumerate(raw["compare"] if isinstance(raw.get("compare"), list) else []):
         attempt(lookup, STRATEGIES, str(name), field=f"compare.{number}")
     task, model = _section(TaskConfig, raw.get("task")), _section(ModelConfig, raw.get("model"))
-    classes = None
     if task:
         attempt(lookup, METRICS, task.metric, field="task.metric")
-        classes = attempt(_check_data, task)
+        for step in _data_steps(task):
+            attempt(step)
     if model:
         attempt(_check_model, model)
-    if not problems and config and is_local(config.model.source):
-        attempt(check_budget, config, classes or 2)
+    if not problems and config:
+        attempt(_check_together, config)
     if problems or config is None:
         raise Problems({str(problem): problem for problem in problems}.values())
     return config
+
+
+def _complete(raw: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """Put the built-in task in first, so that an assignment can change a part of it."""
+    raw = copy.deepcopy(raw)
+    which_task = [one for one in assignments if one.partition("=")[0] in ("task", "task.builtin")]
+    for assignment in which_task:
+        set_value(raw, assignment)
+    raw = fill_in(raw)
+    for assignment in assignments:
+        if assignment not in which_task:
+            set_value(raw, assignment)
+    return raw
 
 
 def _section(section: type[S], raw: object) -> S | None:
@@ -77,19 +89,35 @@ def _section(section: type[S], raw: object) -> S | None:
         return None  # parse has reported it
 
 
-def _check_data(task: TaskConfig) -> int | None:
-    """Number of classes, where all data is local and can be read now."""
-    from probescale.tasks.task import load_task
+def _data_steps(task: TaskConfig) -> Iterator[Callable[[], object]]:
+    """One check for every data section: local files are read, wheel sources checked for their form."""
+    from probescale.tasks.data import load_examples, load_tagged
 
-    sources = {"task.train": task.train, "task.dev": task.dev}
-    sources |= {f"task.probes.{n}.data": probe.data for n, probe in enumerate(task.probes)}
-    given = {field: data.source for field, data in sources.items() if data is not None}
-    for field, source in given.items():
-        if source.startswith("pypi:"):
-            parse_wheel_path(source, field=f"{field}.source")
-    if all(is_local(source) for source in given.values()) and task.metric in METRICS:
-        return len(load_task(task, seed=0).train.names)
-    return None
+    sections = [("task.train", task.train, False), ("task.dev", task.dev, False)]
+    sections += [(f"task.probes.{n}.data", p.data, p.pooling == "token") for n, p in enumerate(task.probes)]
+    for field, data, tagged in sections:
+        if data is None:
+            continue
+        if data.source.startswith("pypi:"):
+            yield partial(parse_wheel_path, data.source, field=f"{field}.source")
+        elif is_local(data.source):
+            yield partial(load_tagged if tagged else load_examples, data, field=field)
+
+
+def _check_together(config: RunConfig) -> None:
+    """What shows only when all parts are read: labels that differ, too little data, an impossible budget."""
+    task = config.task
+    data = [task.train, task.dev, *(probe.data for probe in task.probes)]
+    classes = 2
+    if all(is_local(part.source) for part in data if part is not None):
+        from probescale.probing.probe import check_probes
+        from probescale.tasks.task import load_task
+
+        loaded = load_task(task, config.seed)
+        check_probes(loaded, config)
+        classes = len(loaded.train.names)
+    if is_local(config.model.source):
+        check_budget(config, classes)
 
 
 def _check_model(model: ModelConfig) -> None:

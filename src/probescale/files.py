@@ -1,4 +1,4 @@
-"""Writing that is never half done: a file or a folder appears whole or not at all."""
+"""Writing that is never half done, and that never takes away what is not ours."""
 
 from __future__ import annotations
 
@@ -9,15 +9,37 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+from probescale.errors import UserError
+
+R = TypeVar("R", bound="Record")
+
+
+class Record(BaseModel):
+    """A frozen result that saves to and loads from plain JSON."""
+
+    model_config = ConfigDict(frozen=True)
+
+    def save(self, path: Path) -> None:
+        write_json(path, self.model_dump(mode="json"))
+
+    @classmethod
+    def load(cls: type[R], path: Path) -> R:
+        return cls.model_validate_json(path.read_text(encoding="utf-8"))
 
 
 def write_text(path: Path, text: str) -> None:
     """Write beside the target, then rename over it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def write_json(path: Path, data: Any) -> None:  # noqa: ANN401 - any JSON value
@@ -37,6 +59,40 @@ def whole_folder(target: Path) -> Iterator[Path]:
         partial.replace(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def check_output_file(path: Path, *, field: str = "--out") -> Path:
+    """Refuse, before any work, a place where no file can be written."""
+    if path.is_dir():
+        raise UserError(f'"{path}" is a folder', field=field, hint="give the name of a file")
+    _check_parent(path, field)
+    return path
+
+
+def check_output_folder(path: Path, *, overwrite: bool, marker: str, field: str = "--out") -> Path:
+    """Refuse, before any work, a place where no folder can be written, and to replace a folder that is not ours.
+
+    Ours is a folder that holds the marker file, or nothing.
+    """
+    path = path.resolve()
+    if path.is_file():
+        raise UserError(f'"{path}" is a file', field=field, hint="give the name of a folder")
+    _check_parent(path, field)
+    if path.exists() and not overwrite:
+        raise UserError(f'"{path}" already exists', field=field, hint="choose another folder, or add --overwrite")
+    if path.exists() and any(path.iterdir()) and not (path / marker).is_file():
+        raise UserError(
+            f'"{path}" has no {marker}: it was not written by this command, and is left alone',
+            field=field,
+            hint="choose another folder",
+        )
+    return path
+
+
+def _check_parent(path: Path, field: str) -> None:
+    existing = next(parent for parent in path.absolute().parents if parent.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise UserError(f'nothing can be written in "{existing}"', field=field, hint="choose another place")
 
 
 def sha256_of(path: Path) -> str:

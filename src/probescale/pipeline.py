@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,11 @@ import numpy as np
 from probescale.checks import check_budget
 from probescale.config import RunConfig, to_yaml
 from probescale.errors import UserError
-from probescale.files import write_json, write_text
+from probescale.files import check_output_folder, write_text
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.parameters import Parameters
-from probescale.models.surgery import extract, save_model
-from probescale.probing.probe import probe
+from probescale.models.surgery import extract, record_of, save_model
+from probescale.probing.probe import check_probes, probe
 from probescale.probing.scores import ProbeScores, load_scores
 from probescale.progress import console
 from probescale.provenance import provenance
@@ -33,101 +36,93 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
 
     Until then the work stands in `out.partial`; the same call goes on from there after an interruption.
     """
-    out = Path(out)
-    if out.exists() and not overwrite:
-        raise UserError(f'"{out}" already exists', field="--out", hint="choose another folder, or add --overwrite")
+    out = check_output_folder(Path(out), overwrite=overwrite, marker="metrics.json")
     task, loaded = prepare(config)
     made = provenance(loaded, task, config.seed)
-    work = _work_folder(out, config, made)
+    with _work_folder(out, config, made) as work:
+        scores = _scores(work, loaded, task, config, made)
+        chosen, *others = _selections(scores, config, made)
+        chosen.save(work / "selection.json")
 
-    scores = _stage_scores(work, loaded, task, config, made)
-    budget = parse_budget(config.selection.budget, config.selection.k)
-    chosen, *others = [
-        select(scores.relevance, budget, scores.parameters, strategy, made)
-        for strategy in dict.fromkeys((config.selection.strategy, *config.compare))
-    ]
-    chosen.save(work / "selection.json")
+        assert scores.parameters is not None
+        measurer = _Measurer(work, loaded, task, config, scores.parameters)
+        original = measurer.measure("original", tuple(range(1, scores.layers + 1)))
+        subnetwork = measurer.measure(chosen.strategy, chosen.kept, original, save_with=chosen)
+        compared = {other.strategy: measurer.measure(other.strategy, other.kept, original) for other in others}
 
-    every = tuple(range(1, scores.layers + 1))
-    assert scores.parameters is not None
-    measure = _Measurer(work, loaded, task, config, scores.parameters)
-    original = measure("original", every)
-    subnetwork = measure(chosen.strategy, chosen.kept, original, save_to=work / "model", record=_record(chosen))
-    compared = {other.strategy: measure(other.strategy, other.kept, original) for other in others}
-
-    result = RunResult(
-        task=task.name,
-        metric=task.metric,
-        split=task.dev_split,
-        examples=len(task.dev),
-        recipe=measure.recipe,
-        strategy=chosen.strategy,
-        original=original,
-        subnetwork=subnetwork,
-        compared=compared,
-        retention=subnetwork.retention,
-        provenance=made,
-    )
-    result.save(work / "metrics.json")
-    write_text(work / "report.md", report(task, scores, chosen, result))
-    _finish(work, out)
+        result = RunResult(
+            task=task.name,
+            metric=task.metric,
+            split=task.dev_split,
+            examples=len(task.dev),
+            recipe=measurer.recipe,
+            strategy=chosen.strategy,
+            original=original,
+            subnetwork=subnetwork,
+            compared=compared,
+            retention=subnetwork.retention,
+            provenance=made,
+        )
+        result.save(work / "metrics.json")
+        write_text(work / "report.md", report(task, loaded.family, scores, chosen, result))
     return result
 
 
 def prepare(config: RunConfig) -> tuple[Task, LoadedModel]:
     """Data and model, with everything that can be refused refused now: bad data, an impossible budget."""
     task = load_task(config.task, config.seed)
+    check_probes(task, config)
     check_budget(config, len(task.train.names))
-    names = task.train.names
-    return task, load_classifier(config.model.source, config.model.revision, names, config.seed)
+    loaded = load_classifier(config.model.source, config.model.revision, task.train.names, config.seed)
+    for number, prop in enumerate(config.task.probes):
+        if prop.pooling == "cls" and loaded.tokenizer.cls_token_id is None:
+            raise UserError(
+                "this model's inputs do not begin with a token for the whole text",
+                field=f"task.probes.{number}.pooling",
+                hint="use mean, or auto",
+            )
+    return task, loaded
+
+
+def _scores(work: Path, loaded: LoadedModel, task: Task, config: RunConfig, made: dict[str, Any]) -> ProbeScores:
+    path = work / "scores.json"
+    if not path.exists():
+        probe(loaded, task, config, made).save(path)
+    return load_scores(path)
+
+
+def _selections(scores: ProbeScores, config: RunConfig, made: dict[str, Any]) -> list[Selection]:
+    """The configured strategy's, then those it is compared with."""
+    budget = parse_budget(config.selection.budget, config.selection.k)
+    strategies = dict.fromkeys((config.selection.strategy, *config.compare))
+    return [select(scores.relevance, budget, scores.parameters, name, made) for name in strategies]
 
 
 class _Measurer:
     """Cuts, fine-tunes and evaluates; a subset that several strategies chose is trained once."""
 
     def __init__(self, work: Path, loaded: LoadedModel, task: Task, config: RunConfig, parameters: Parameters) -> None:
-        self.work, self.loaded, self.task, self.config, self.parameters = (
-            work,
-            loaded,
-            task,
-            config,
-            parameters,
-        )
+        self.work, self.loaded, self.task, self.config, self.parameters = work, loaded, task, config, parameters
 
     @property
     def recipe(self) -> str:
         r = self.config.recovery
         return (
-            f"fine-tuning, {r.epochs} epochs on {len(self.task.train):,} examples, AdamW, learning rate "
+            f"fine-tuning on {len(self.task.train):,} examples, epochs {r.epochs}, AdamW, learning rate "
             f"{r.learning_rate:g}, batch size {r.batch_size}, warm-up {r.warmup:g}, weight decay {r.weight_decay:g}, "
             f"seed {self.config.seed}"
         )
 
-    def __call__(
-        self,
-        name: str,
-        kept: tuple[int, ...],
-        original: Measured | None = None,
-        save_to: Path | None = None,
-        record: dict[str, Any] | None = None,
+    def measure(
+        self, name: str, kept: tuple[int, ...], original: Measured | None = None, save_with: Selection | None = None
     ) -> Measured:
-        kept_file = self.work / "measured" / ("-".join(map(str, kept)) + ".json")
-        if kept_file.exists() and (save_to is None or save_to.exists()):
-            return Measured.model_validate_json(kept_file.read_text())
+        """The figures of one subset, from an earlier part of this run where they are known."""
+        path = self.work / "measured" / ("-".join(map(str, kept)) + ".json")
+        model_folder = self.work / "model"
+        if path.exists() and (save_with is None or model_folder.exists()):
+            return Measured.load(path)
         started = time.perf_counter()
-        config, task = self.config, self.task
-        model = extract(self.loaded, kept)
-        length = config.model.max_length
-        recover(
-            model,
-            task.train,
-            config.recovery,
-            max_length=length,
-            seed=config.seed,
-            title=f"fine-tuning: {name}",
-        )
-        predicted = predict(model, task.dev, max_length=length, title=f"evaluating: {name}")
-        value = task.measure(np.array(task.dev.labels), predicted)
+        model, value = self._train(name, kept)
         against = value if original is None else original.value
         ratio_total, ratio_layers = self.parameters.ratios(kept)
         measured = Measured(
@@ -139,48 +134,39 @@ class _Measurer:
             retention=value / against if against > 0 else None,
             seconds=round(time.perf_counter() - started, 1),
         )
-        if save_to is not None:
-            save_model(model, record or {}, save_to)
-        write_json(kept_file, measured.model_dump(mode="json"))
+        if save_with is not None:
+            record = record_of(self.loaded, kept, model) | {"selection": save_with.model_dump(mode="json")}
+            save_model(model, record, model_folder)
+        measured.save(path)
         return measured
 
-
-def _stage_scores(work: Path, loaded: LoadedModel, task: Task, config: RunConfig, made: dict[str, Any]) -> ProbeScores:
-    path = work / "scores.json"
-    if not path.exists():
-        probe(loaded, task, config, made).save(path)
-    return load_scores(path)
-
-
-def _record(selection: Selection) -> dict[str, Any]:
-    """What model/probescale.json says of where the model comes from."""
-    return {"parent": selection.provenance["model"], **selection.model_dump(mode="json")}
+    def _train(self, name: str, kept: tuple[int, ...]) -> tuple[LoadedModel, float]:
+        config, task, length = self.config, self.task, self.config.model.max_length
+        model = extract(self.loaded, kept)
+        recover(model, task.train, config.recovery, max_length=length, seed=config.seed, title=f"fine-tuning: {name}")
+        predicted = predict(model, task.dev, max_length=length, title=f"evaluating: {name}")
+        return model, task.measure(np.array(task.dev.labels), predicted)
 
 
-def _work_folder(out: Path, config: RunConfig, made: dict[str, Any]) -> Path:
-    """`out.partial`, with what an interrupted run of exactly this configuration left there, else new."""
+@contextmanager
+def _work_folder(out: Path, config: RunConfig, made: dict[str, Any]) -> Iterator[Path]:
+    """`out.partial`, with what an interrupted run of exactly this work left there; it becomes `out` at the end."""
     work = out.with_name(out.name + ".partial")
-    identity = {**made, "command": None, "config": config.model_dump(mode="json")}
+    identity = json.dumps({**made, "command": None, "config": config.model_dump(mode="json")}, sort_keys=True)
     mark = work / "identity.json"
-    if mark.exists() and mark.read_text() == _as_json(identity):
-        console.print(f"going on with the interrupted run in {work}")
-        return work
-    shutil.rmtree(work, ignore_errors=True)
-    write_text(work / "config.yaml", to_yaml(config))
-    write_text(mark, _as_json(identity))
-    return work
-
-
-def _as_json(data: dict[str, Any]) -> str:
-    import json
-
-    return json.dumps(data, indent=2, sort_keys=True)
-
-
-def _finish(work: Path, out: Path) -> None:
-    """Drop what only served to go on, and give the folder its name."""
+    if mark.is_file() and mark.read_text(encoding="utf-8") == identity:
+        console.print(f"going on with the interrupted run in {work}", markup=False)
+    else:
+        shutil.rmtree(work, ignore_errors=True)
+        write_text(work / "config.yaml", to_yaml(config))
+        write_text(mark, identity)
+    try:
+        yield work
+    except UserError:
+        shutil.rmtree(work)  # nothing here is worth going on with
+        raise
     shutil.rmtree(work / "measured")
-    (work / "identity.json").unlink()
+    mark.unlink()
     if out.exists():
         shutil.rmtree(out)
     work.rename(out)

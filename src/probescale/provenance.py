@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from probescale.models.loading import LoadedModel
+from probescale.models.tokenizers import tokenizer_fingerprint
 from probescale.tasks.task import Task
 
 _PACKAGES = ("probescale", "torch", "transformers", "scikit-learn", "numpy")
@@ -19,6 +20,7 @@ def provenance(loaded: LoadedModel, task: Task | None = None, seed: int | None =
     record: dict[str, Any] = {
         "model": loaded.source,
         "model_sha256": loaded.fingerprint,
+        "tokenizer_sha256": tokenizer_fingerprint(loaded.tokenizer),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
         "command": command(sys.argv),
     }
@@ -30,13 +32,15 @@ def provenance(loaded: LoadedModel, task: Task | None = None, seed: int | None =
 
 
 def command(argv: list[str]) -> str:
-    """The command as typed, without where the output goes: the same work has the same record.
+    """The command as typed, without where the output goes: the same work has the same record. From Python, "python".
 
     >>> command(["/usr/bin/probescale", "run", "a b.yaml", "--out", "x", "--overwrite"])
     "probescale run 'a b.yaml'"
     """
     program = Path(argv[0])
     name = program.parent.name if program.name == "__main__.py" else program.name
+    if name != "probescale":
+        return "python"
     rest = iter(argv[1:])
     kept = []
     for word in rest:

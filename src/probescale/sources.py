@@ -51,8 +51,10 @@ class WheelPath:
 
 def is_local(source: str) -> bool:
     """True for what exists on disk and for what can only be meant as a path."""
-    looks_like_path = source.startswith((".", "/", "~")) or source.endswith((*DATA_SUFFIXES, ".gz"))
-    return not source.startswith("pypi:") and (looks_like_path or Path(source).exists())
+    if source.startswith("pypi:"):
+        return False
+    looks_like_path = source.startswith((".", "/", "~")) or source.lower().endswith((*DATA_SUFFIXES, ".gz"))
+    return looks_like_path or os.path.exists(source)  # noqa: PTH110 - Path.exists raises on names that are too long
 
 
 def local_path(source: str, *, field: str) -> Path | None:
@@ -61,8 +63,8 @@ def local_path(source: str, *, field: str) -> Path | None:
         return _from_wheel(parse_wheel_path(source, field=field), source, field=field)
     if not is_local(source):
         return None
-    path = Path(source).expanduser()
-    if not path.exists():
+    path = Path(os.path.expanduser(source))  # noqa: PTH111 - Path.expanduser raises on an unknown user
+    if not os.path.exists(path):  # noqa: PTH110
         raise UserError(f'"{source}" does not exist', field=field, hint=f"give {FORMS}")
     return path
 

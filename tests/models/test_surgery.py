@@ -19,7 +19,7 @@ from probescale.models.counting import count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS
 from probescale.models.families import Family, backbone
 from probescale.models.loading import load_as_saved, load_classifier
-from probescale.models.surgery import extract
+from probescale.models.surgery import extract, save_model
 
 KEPT = {"head": (1, 2), "middle": (2, 3), "tail": (4,), "gaps": (1, 4), "all": (1, 2, 3, 4), "reordered": (3, 1, 1)}
 TEXTS = ["the film was good and the plot dull", "a warm story", "unbelievably tedious !"]
@@ -160,13 +160,15 @@ def test_the_encoder_is_taken_out_of_a_whole_t5(tmp_path):
     assert not [name for name, _ in extract(as_saved, (2,)).model.named_parameters() if "decoder" in name]
 
 
-def test_a_head_for_other_labels_is_replaced_and_the_seed_decides_its_values(model_folder):
+@pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c")], ids=["as many labels", "more labels"])
+def test_the_checkpoints_head_is_replaced_and_the_seed_decides_the_new_one(model_folder, names):
     first, again, other = (
-        load_classifier(str(model_folder("roberta")), None, ("a", "b", "c"), seed=seed).model.state_dict()
-        for seed in (0, 0, 1)
+        load_classifier(str(model_folder("roberta")), None, names, seed=seed).model.state_dict() for seed in (0, 0, 1)
     )
     head = "classifier.out_proj.weight"
-    assert first[head].shape[0] == 3
+    assert first[head].shape[0] == len(names)
+    saved = load_as_saved(str(model_folder("roberta"))).model.state_dict()
+    assert not torch.equal(first["classifier.dense.weight"], saved["classifier.dense.weight"])
     assert torch.equal(first[head], again[head])
     assert not torch.equal(first[head], other[head])
     body = "roberta.encoder.layer.0.output.dense.weight"
@@ -188,3 +190,12 @@ def test_the_parent_stays_as_it_was(model_folder):
 def test_layers_that_do_not_exist_are_refused(model_folder, kept, says):
     with pytest.raises(UserError, match=says):
         extract(load_as_saved(str(model_folder("bert"))), kept)
+
+
+def test_the_saved_tokenizer_does_not_remember_the_training_length(model_folder, tmp_path):
+    loaded = load_as_saved(str(model_folder("bert")))
+    loaded.tokenizer(["good film"] * 2, truncation=True, max_length=8, padding=True)
+    save_model(extract(loaded, (1,)), {}, tmp_path / "cut")
+    saved = json.loads((tmp_path / "cut" / "tokenizer.json").read_text())
+    assert saved["truncation"] is None
+    assert saved["padding"] is None

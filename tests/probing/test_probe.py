@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from probescale.config import ProbingConfig
 from probescale.errors import UserError
 from probescale.probing.linear import Parts, fit_probe
-from probescale.probing.probe import LabelledFeatures, score_layers, split_parts
+from probescale.probing.probe import LabelledFeatures, check_parts, score_layers, split_parts
 from probescale.probing.scores import ProbeResult, ProbeScores, load_scores, relevance
 from probescale.tasks.metrics import METRICS
 
@@ -43,7 +45,8 @@ def test_the_same_seed_gives_the_same_scores_and_another_seed_another_split(laye
 
 def test_parts_do_not_overlap_and_words_of_a_sentence_stay_together(layers):
     groups = np.arange(900) // 10
-    parts = split_parts(LabelledFeatures(layers.features, layers.labels, groups), 0.2, seed=0)
+    parts = split_parts(layers.labels, groups, 0.2, seed=0)
+    assert parts is not None
     assert set(parts.train).isdisjoint(parts.validation)
     assert sorted([*parts.fit, *parts.judge]) == sorted(parts.train)
     assert set(groups[parts.train]).isdisjoint(groups[parts.validation])
@@ -51,7 +54,8 @@ def test_parts_do_not_overlap_and_words_of_a_sentence_stay_together(layers):
 
 
 def test_validation_rows_have_no_part_in_the_fit(layers):
-    parts = split_parts(layers, 0.2, seed=0)
+    parts = split_parts(layers.labels, None, 0.2, seed=0)
+    assert parts is not None
     spoiled = layers.labels.copy()
     spoiled[parts.validation] = 0
     accuracy = METRICS["accuracy"]
@@ -61,7 +65,8 @@ def test_validation_rows_have_no_part_in_the_fit(layers):
 
 def test_a_probe_that_runs_out_of_steps_says_so(layers, monkeypatch):
     monkeypatch.setattr("probescale.probing.linear.MAX_STEPS", 2)
-    parts = split_parts(layers, 0.2, seed=0)
+    parts = split_parts(layers.labels, None, 0.2, seed=0)
+    assert parts is not None
     assert not fit_probe(layers.features[1], layers.labels, parts, (1.0,), METRICS["accuracy"]).converged
 
 
@@ -93,8 +98,11 @@ def test_scores_save_and_load(tmp_path):
         ("s.csv", "layer,probe,score\n1,a,x\n", "line 2: layer and score must be numbers"),
         ("s.csv", "layer,probe,score\n1,a,nan\n", "line 2: the score is nan"),
         ("s.csv", "layer,probe,score\n1,a,0.5\n3,a,0.5\n", "lacks layer 2"),
-        ("s.csv", "layer,probe,score\n0,a,0.5\n1,a,0.5\n", "lacks layer 0|layers 1"),
+        ("s.csv", "layer,probe,score\n0,a,0.5\n1,a,0.5\n", "layer 0 of probe"),
         ("s.csv", "layer,probe,score\n1,a,0.5\n1,a,0.6\n", "there twice"),
+        ("s.csv", "layer,probe,score\n400000000,a,0.5\n", "layer 400000000 of probe"),
+        ("s.csv", "layer,probe,score\n1,,0.5\n", "of probe ''"),
+        ("s.csv", "layer,probe,score\n1,a,1e308\n", "the score is 1e"),
         ("s.csv", "layer,probe,score\n1,a,0.5\n1,b,0.6\n2,b,0.6\n", '"a" lacks layer 2'),
         ("s.json", "{", "not JSON"),
         ("s.json", '{"task": "t"}', "not a scores file"),
@@ -110,3 +118,19 @@ def test_scores_that_cannot_be_used(tmp_path, name, text, says):
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match=says):
         load_scores(tmp_path / name)
+
+
+def test_sizes_in_a_scores_file_must_fit(tmp_path):
+    scores = {"task": "t", "layers": 1, "probes": {"a": {"scores": [0.1], "weight": 1}}}
+    for sizes, says in [([5, 5], "not those of 1 layers"), ([0], "not a scores file"), ([-5], "not a scores file")]:
+        sized = scores | {"parameters": {"embeddings": 1, "layers": sizes, "rest": 1}}
+        (tmp_path / "s.json").write_text(json.dumps(sized))
+        with pytest.raises(UserError, match=says):
+            load_scores(tmp_path / "s.json")
+
+
+@pytest.mark.parametrize(("rows", "share"), [(2, 0.2), (3, 0.2), (120, 0.999), (120, 0.001)])
+def test_too_little_to_split(rows, share):
+    labels = np.arange(rows) % 2
+    with pytest.raises(UserError, match="too little data"):
+        check_parts("p", labels, split_parts(labels, None, share, seed=0))

@@ -85,6 +85,17 @@ def test_words_are_found_at_their_first_piece(loaded):
     np.testing.assert_allclose(features, alone, rtol=1e-5, atol=1e-5)
 
 
+def test_a_piece_that_is_only_a_blank_is_not_taken_for_the_word(model_folder):
+    """Unigram tokenizers may split the blank before a word from the word."""
+    loaded = load_as_saved(str(model_folder("t5-encoder")))
+    words = ("Zyx", "film", "Qqq")  # capitals are not in the vocabulary, so the blank stands alone
+    inputs, tags, _ = word_inputs(loaded, TaggedSentences((words,), ((0, 1, 0),), ("a", "b")), 64)
+    assert inputs.positions is not None
+    pieces = [inputs.encoded.tokens(0)[position] for position in inputs.positions[0]]
+    assert len(tags) == 3
+    assert all(piece.strip("▁") for piece in pieces), pieces
+
+
 def test_words_beyond_the_length_limit_are_left_out(loaded):
     data = TaggedSentences((("good",) * 40,), ((0,) * 40,), ("a", "b"))
     inputs, tags, _ = word_inputs(loaded, data, 8)

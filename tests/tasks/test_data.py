@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from conftest import labelled_rows, write_csv
@@ -35,6 +37,7 @@ def test_labels_can_be_given_names(tmp_path):
         ([("1", "a"), ("2.5", "b")], r"holds numbers \(first: 1\), not text"),
         ([("a", "1"), ("", "0")], "1 rows without text, first in row 2"),
         ([("a", "1"), ("b", "")], "1 rows without a label, first in row 2"),
+        ([(f"text {i}", f"{i}.5") for i in range(30)], "30 different values in 30 rows: these are no classes"),
     ],
 )
 def test_data_that_cannot_be_learned_from(tmp_path, rows, says):
@@ -51,6 +54,26 @@ def test_repeats_and_dev_rows_leave_train():
     train = examples([("a", "0"), ("b", "1"), ("a", "0"), ("c", "1"), ("d", "0")])
     dev = examples([("c", "1"), ("x", "0")])
     assert without_repeats(train, dev).texts == ("a", "b", "d")
+
+
+def test_case_and_blanks_do_not_hide_a_repeat():
+    train = examples([("Good  film ", "0"), ("bad film", "1"), ("good film", "0")])
+    assert without_repeats(train, examples([("BAD film", "1"), ("x", "0")])).texts == ("Good  film ",)
+
+
+def test_the_loaded_task_has_no_dev_rows_in_train(tmp_path):
+    rows = labelled_rows(40)
+    train, dev = write_csv(tmp_path / "train.csv", rows), write_csv(tmp_path / "dev.csv", rows[:10])
+    task = load_task(TaskConfig(train=DataConfig(source=str(train)), dev=DataConfig(source=str(dev))), seed=0)
+    assert (len(task.train), task.repeats) == (30, 10)
+    assert set(task.train.inputs).isdisjoint(task.dev.inputs)
+
+
+def test_train_and_dev_must_both_be_pairs(tmp_path):
+    source = str(write_csv(tmp_path / "a.csv", labelled_rows(40)))
+    config = TaskConfig(train=DataConfig(source=source, pair="text"), dev=DataConfig(source=source))
+    with pytest.raises(UserError, match="both"):
+        load_task(config, seed=0)
 
 
 def test_pairs_repeat_only_when_both_texts_do():
@@ -83,13 +106,40 @@ def test_without_dev_a_part_of_train_is_set_aside(tmp_path):
     assert "held out" in task.dev_split
 
 
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ([1, "1", 1.0, " 1 ", 0, "0"], ("0", "1")),
+        (["--1", "²", "--1", "²"], ("--1", "²")),
+        ([True, False, True, False], ("False", "True")),
+    ],
+)
+def test_label_values_of_any_kind(tmp_path, values, names):
+    rows = [json.dumps({"text": f"text {i}", "label": value}) for i, value in enumerate(values)]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    assert load_examples(DataConfig(source=str(tmp_path / "a.jsonl")), field="x").names == names
+
+
+@pytest.mark.parametrize("value", [float("nan"), None, [1], {"a": 1}])
+def test_what_is_no_label(tmp_path, value):
+    rows = [json.dumps({"text": f"text {i}", "label": label}) for i, label in enumerate([1, 0, value])]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    with pytest.raises(UserError, match="1 rows without a label, first in row 3"):
+        load_examples(DataConfig(source=str(tmp_path / "a.jsonl")), field="x")
+
+
+def test_repeated_sentences_are_tagged_once(tmp_path):
+    (tmp_path / "a.conll").write_text("The\tDT\nend\tNN\n\n" * 50 + "An\tDT\nend\tNN\n")
+    assert len(load_tagged(DataConfig(source=str(tmp_path / "a.conll"), text=1, label=2), field="x")) == 2
+
+
 def test_a_tagging_probe_reads_conll(tmp_path):
     file = tmp_path / "a.conll"
-    file.write_text("The\tDT\nend\tNN\n\nThe\tDT\n")
+    file.write_text("The\tDT\nend\tNN\n\nThe\tDT\nthe\tDT\n")
     found = load_tagged(DataConfig(source=str(file), text=1, label=2), field="x")
-    assert found.words == (("The", "end"), ("The",))
+    assert found.words == (("The", "end"), ("The", "the"))
     assert found.names == ("DT", "NN")
-    assert found.tags == ((0, 1), (0,))
+    assert found.tags == ((0, 1), (0, 0))
 
 
 def test_probes_that_do_not_fit_their_data(tmp_path):

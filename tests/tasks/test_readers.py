@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
-from probescale.errors import UserError
-from probescale.tasks.readers import read_columns
+from probescale.errors import Problems, UserError
+from probescale.sources import DATA_SUFFIXES
+from probescale.tasks.readers import READERS, read_columns
 
 ROLES: dict[str, str | int] = {"text": "text", "label": "label"}
 
@@ -64,6 +65,7 @@ def test_conll_with_documents_comments_and_a_hash_token(tmp_path):
         ("a.csv", "text,label\n", "no rows"),
         ("a.csv", "text,label\na,b,c\n", "cannot be read"),
         ("a.csv", b"text,label\n\xff\xfe,1\n", "cannot be read"),
+        ("a.csv", "text,text,label\na,b,1\n", 'two columns are called "text"'),
         ("a.csv", "sentence,label\na,1\n", 'column "text" is not in'),
         ("a.jsonl", "{oops\n", "line 1 is not JSON"),
         ("a.jsonl", "[1]\n", "line 1 is not a JSON object"),
@@ -79,7 +81,7 @@ def test_what_cannot_be_read_says_why(tmp_path, name, content, says):
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(UserError, match=says) as error:
         read(file)
-    assert error.value.field.startswith("task.train.")
+    assert "task.train." in str(error.value)
 
 
 def test_a_near_miss_is_suggested(tmp_path):
@@ -87,6 +89,20 @@ def test_a_near_miss_is_suggested(tmp_path):
     file.write_text("texts,label\na,1\n")
     with pytest.raises(UserError, match='Did you mean "texts"'):
         read(file)
+
+
+def test_all_missing_columns_are_named_and_a_split_is_for_the_hub(tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("a,b\n1,2\n")
+    with pytest.raises(Problems) as error:
+        read(file)
+    assert [problem.field for problem in error.value.problems] == ["task.train.text", "task.train.label"]
+    with pytest.raises(UserError, match='"test" is the split of a hub data set'):
+        read_columns(str(file), "test", {"text": "a"}, field="task.train")
+
+
+def test_what_looks_like_a_file_can_be_read():
+    assert set(DATA_SUFFIXES) == set(READERS)
 
 
 def test_the_hub_out_of_reach():

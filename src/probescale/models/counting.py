@@ -6,6 +6,7 @@ import torch
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from probescale.errors import UserError
 from probescale.models.families import Family, backbone
 from probescale.models.parameters import Parameters
 
@@ -24,9 +25,17 @@ def count_parameters(model: PreTrainedModel, family: Family) -> Parameters:
     return Parameters(embeddings=embeddings, layers=layers, rest=total - embeddings - sum(layers))
 
 
-def count_from_config(config: PreTrainedConfig, family: Family, classes: int) -> Parameters:
+def count_from_config(
+    config: PreTrainedConfig, family: Family, classes: int, *, field: str = "model.source"
+) -> Parameters:
     """Count the sentence classifier that this config describes, without allocating it."""
-    config = type(config).from_dict({**config.to_dict(), "num_labels": classes})
-    with torch.device("meta"):
-        model = getattr(transformers, family.classifier).from_config(config)
+    names = {number: str(number) for number in range(classes)}
+    labels = {"id2label": names, "label2id": {name: number for number, name in names.items()}}
+    config = type(config).from_dict({**config.to_dict(), **labels})
+    try:
+        with torch.device("meta"):
+            model = getattr(transformers, family.classifier).from_config(config)
+    except Exception as error:  # whatever the model class makes of sizes that do not fit together
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"no model can be built from its config: {reason}", field=field) from error
     return count_parameters(model, family)

@@ -94,6 +94,8 @@ def family_of(config: PreTrainedConfig, *, field: str = "model.source") -> Famil
     """The description for a model's config."""
     for family in FAMILIES.values():
         if config.model_type in family.model_types:
+            if family.layers_in(config) < 1:
+                raise UserError("the model's config says that it has no layers", field=field)
             return family
     known = [model_type for family in FAMILIES.values() for model_type in family.model_types]
     raise UserError(

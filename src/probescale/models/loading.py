@@ -1,20 +1,21 @@
-"""Models and tokenizers from a folder: float32, safetensors only, and no weight left to chance unnoticed."""
+"""Models from a folder: float32, safetensors only, and no weight left to chance unnoticed."""
 
 from __future__ import annotations
 
+import copy
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import transformers
-from safetensors import SafetensorError
-from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from probescale.errors import UserError
-from probescale.models.families import Family, backbone, family_of
+from probescale.models.families import Family, family_of
+from probescale.models.tokenizers import load_tokenizer
 from probescale.progress import waiting
 from probescale.sources import model_folder
 
@@ -56,18 +57,19 @@ def read_config(source: str, revision: str | None = None, *, field: str = "model
 def load_classifier(
     source: str, revision: str | None, names: Sequence[str], seed: int, *, field: str = "model.source"
 ) -> LoadedModel:
-    """The model with a new sentence head for these labels. The head's first values come from the seed."""
+    """The model with a new sentence head for these labels, drawn from the seed, whatever head the checkpoint has."""
     folder = model_folder(source, revision, field=field)
     config = _config(folder, field=field)
     family = family_of(config, field=field)
+    tokenizer = load_tokenizer(folder, config, field=field)
     auto = getattr(transformers, family.classifier)
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
-    transformers.set_seed(seed)
-    # The new head may not fit a head in the checkpoint: that one is replaced, as it is for another task.
     model, info = _load(auto, folder, field=field, ignore_mismatched_sizes=True, **labels)
-    unfit = {name for name, *_ in info["mismatched_keys"]}
-    _refuse_missing(_in_backbone(model, {*info["missing_keys"], *unfit}), folder, field=field)
-    return LoadedModel(model, _tokenizer(folder, field=field), family, source, fingerprint(backbone(model)))
+    new = {*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])}
+    _refuse_missing({n for n in new if n.startswith(_prefix(model)) and ".pooler." not in n}, folder, field=field)
+    new |= {name for name in model.state_dict() if not name.startswith(_prefix(model))}
+    _draw(model, family, new, seed)
+    return LoadedModel(model, tokenizer, family, source, fingerprint(model, without=new))
 
 
 def load_as_saved(source: str, revision: str | None = None, *, field: str = "MODEL") -> LoadedModel:
@@ -75,6 +77,7 @@ def load_as_saved(source: str, revision: str | None = None, *, field: str = "MOD
     folder = model_folder(source, revision, field=field)
     config = _config(folder, field=field)
     family = family_of(config, field=field)
+    tokenizer = load_tokenizer(folder, config, field=field)
     bare = getattr(transformers, family.backbone)
     saved_as = getattr(transformers, (config.architectures or [""])[0], bare)
     if config.is_encoder_decoder:  # the encoder is cut alone, out of the whole model
@@ -85,24 +88,37 @@ def load_as_saved(source: str, revision: str | None = None, *, field: str = "MOD
     if info["missing_keys"] and all(name.startswith("pooler.") for name in info["missing_keys"]):
         model, info = _load(bare, folder, field=field, add_pooling_layer=False)  # nor a pooler: do not invent one
     _refuse_missing(set(info["missing_keys"]), folder, field=field)
-    return LoadedModel(model, _tokenizer(folder, field=field), family, source, fingerprint(backbone(model)))
+    return LoadedModel(model, tokenizer, family, source, fingerprint(model))
 
 
-def fingerprint(model: torch.nn.Module) -> str:
-    """sha256 over names and values of all weights."""
+def fingerprint(model: PreTrainedModel, without: Collection[str] = ()) -> str:
+    """sha256 over names and values of the backbone's weights, the same whatever head sits on it."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.detach().contiguous().cpu().numpy().data)
+        if name.startswith(_prefix(model)) and name not in without:
+            digest.update(name.removeprefix(_prefix(model)).encode())
+            digest.update(tensor.detach().contiguous().cpu().numpy().data)
     return digest.hexdigest()
+
+
+def _draw(model: PreTrainedModel, family: Family, names: Collection[str], seed: int) -> None:
+    """Give these weights the values that the seed draws for a new model (of one layer: the layers are not needed)."""
+    config = copy.deepcopy(model.config)
+    setattr(config, family.layer_count, 1)
+    transformers.set_seed(seed)
+    drawn = type(model)(config).state_dict()
+    with torch.no_grad():
+        for name in names:
+            model.state_dict()[name].copy_(drawn[name])
 
 
 def _config(folder: Path, *, field: str) -> PreTrainedConfig:
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True)
-    except (ValueError, OSError) as error:
+    except Exception as error:  # whatever the library makes of a wrong file
+        reason = " ".join(str(error).split()).split(". ")[0]
         raise UserError(
-            f"{folder} has a config.json that transformers does not know: {str(error).splitlines()[0]}",
+            f"{folder} has a config.json that transformers refuses: {reason}",
             field=field,
             hint="see `probescale list families` for what is supported",
         ) from error
@@ -128,28 +144,9 @@ def _load(
                 output_loading_info=True,
                 **options,
             )
-    except (OSError, SafetensorError, RuntimeError) as error:
-        raise UserError(f"{folder} cannot be loaded: {str(error).splitlines()[0]}", field=field) from error
+    except Exception as error:  # whatever the library makes of wrong or broken files
+        raise UserError(f"{folder} cannot be loaded: {str(error).strip().splitlines()[0]}", field=field) from error
     return loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval(), info
-
-
-def _tokenizer(folder: Path, *, field: str) -> PreTrainedTokenizerBase:
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (ValueError, OSError) as error:
-        raise UserError(
-            f"{folder} has no usable tokenizer: {str(error).splitlines()[0]}",
-            field=field,
-            hint="save one beside the model",
-        ) from error
-    if not tokenizer.is_fast:
-        raise UserError(f"{folder} has a slow tokenizer", field=field, hint="a tokenizer.json is needed to align words")
-    return tokenizer
-
-
-def _in_backbone(model: PreTrainedModel, names: Iterable[str]) -> set[str]:
-    """The missing weights that pre-training should have brought: neither head nor pooler."""
-    return {name for name in names if name.startswith(_prefix(model)) and ".pooler." not in name}
 
 
 def _prefix(model: PreTrainedModel) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 
 class Parameters(BaseModel):
@@ -12,9 +13,9 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    embeddings: int
-    layers: tuple[int, ...]  # one number a layer
-    rest: int  # head, pooler, final norm, position biases shared by all layers
+    embeddings: int = Field(ge=0)
+    layers: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1)  # one number a layer
+    rest: int = Field(ge=0)  # head, pooler, final norm, position biases shared by all layers
 
     @property
     def total(self) -> int:

@@ -12,8 +12,12 @@ from transformers import PreTrainedModel
 
 from probescale.errors import UserError
 from probescale.files import whole_folder, write_json
+from probescale.models.counting import count_parameters
 from probescale.models.families import Family
 from probescale.models.loading import LoadedModel, quiet_transformers
+from probescale.models.tokenizers import as_new
+
+RECORD = "probescale.json"
 
 
 def check_layers(kept: Sequence[int], layers: int, *, field: str = "--keep") -> tuple[int, ...]:
@@ -38,6 +42,31 @@ def extract(loaded: LoadedModel, kept: Sequence[int]) -> LoadedModel:
     return replace(loaded, model=child.eval())
 
 
+def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str) -> None:
+    """Weights as safetensors, config, tokenizer, and probescale.json with where the model comes from."""
+    with whole_folder(Path(folder)) as partial, quiet_transformers():
+        loaded.model.save_pretrained(partial)
+        as_new(loaded.tokenizer).save_pretrained(partial)
+        write_json(partial / RECORD, record)
+
+
+def record_of(loaded: LoadedModel, kept: Sequence[int], child: LoadedModel) -> dict[str, Any]:
+    """What probescale.json says of a cut: parent, layers, counts, and the stock class that loads it."""
+    before, after = (count_parameters(m.model, m.family).total for m in (loaded, child))
+    record = {
+        "parent": loaded.source,
+        "parent_sha256": loaded.fingerprint,
+        "kept": list(kept),
+        "dropped": [layer for layer in range(1, loaded.layers + 1) if layer not in kept],
+        "params": after,
+        "params_original": before,
+        "class": type(child.model).__name__,
+    }
+    if loaded.family.mean_of_token_logits and "classifier.weight" in child.model.state_dict():
+        record["sentence_logits"] = "mean of the token logits over the attention mask"
+    return record
+
+
 def _renumbered(parent: PreTrainedModel, family: Family, kept: Sequence[int]) -> dict[str, Any]:
     """The parent's weights under the names they have in the child."""
     prefix = "" if parent.base_model is parent else f"{parent.base_model_prefix}."
@@ -53,22 +82,3 @@ def _renumbered(parent: PreTrainedModel, family: Family, kept: Sequence[int]) ->
     shared = {inner: inside[1].pop(inner) for inner in family.first_block_only}
     blocks = [inside[layer] | (shared if new == 0 else {}) for new, layer in enumerate(kept)]
     return outside | {f"{stack}{new}.{inner}": w for new, block in enumerate(blocks) for inner, w in block.items()}
-
-
-def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str) -> None:
-    """Weights as safetensors, config, tokenizer, and probescale.json with where the model comes from."""
-    with whole_folder(Path(folder)) as partial, quiet_transformers():
-        loaded.model.save_pretrained(partial)
-        loaded.tokenizer.save_pretrained(partial)
-        write_json(partial / "probescale.json", record)
-
-
-def record_of(loaded: LoadedModel, kept: Sequence[int]) -> dict[str, Any]:
-    """What probescale.json says of a plain cut."""
-    dropped = [layer for layer in range(1, loaded.layers + 1) if layer not in kept]
-    return {
-        "parent": loaded.source,
-        "parent_sha256": loaded.fingerprint,
-        "kept": list(kept),
-        "dropped": dropped,
-    }

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from probescale.config import ProbeConfig, ProbingConfig, RunConfig
+from probescale.errors import UserError
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
 from probescale.probing.linear import Parts, fit_probes
@@ -32,7 +33,7 @@ def probe(loaded: LoadedModel, task: Task, config: RunConfig, provenance: dict[s
     weights = config.task.probe_weights()
     results = {}
     for prop in config.task.probes:
-        labelled, pooling = label_features(loaded, task.probe_data[prop.name], prop, config)
+        labelled, pooling = label_features(loaded, drawn(task, prop, config), prop, config)
         results[prop.name] = score_layers(labelled, prop.name, weights[prop.name], pooling, config.probing, config.seed)
     return ProbeScores(
         task=task.name,
@@ -46,16 +47,16 @@ def probe(loaded: LoadedModel, task: Task, config: RunConfig, provenance: dict[s
 def label_features(
     loaded: LoadedModel, data: Examples | TaggedSentences, prop: ProbeConfig, config: RunConfig
 ) -> tuple[LabelledFeatures, str]:
-    """One pass over (a seeded sample of) the data. Also says which pooling was used."""
-    most, length, batch = config.probing.max_examples, config.model.max_length, config.probing.batch_tokens
+    """One pass over the data. Also says which pooling was used."""
+    length, batch = config.model.max_length, config.probing.batch_tokens
     title = f"representations: {prop.name}"
     if isinstance(data, TaggedSentences):
-        inputs, tags, owners = word_inputs(loaded, _some_sentences(data, most, config.seed), length)
+        inputs, tags, owners = word_inputs(loaded, data, length)
+        check_parts(prop.name, tags, split_parts(tags, owners, config.probing.validation, config.seed))
         return LabelledFeatures(represent(loaded, inputs, batch, title), tags, owners), "token"
     pooling = loaded.family.pooling if prop.pooling == "auto" else prop.pooling
-    some = sample(data, most, config.seed)
-    features = represent(loaded, sentence_inputs(loaded, some, pooling, length), batch, title)
-    return LabelledFeatures(features, np.array(some.labels)), pooling
+    features = represent(loaded, sentence_inputs(loaded, data, pooling, length), batch, title)
+    return LabelledFeatures(features, np.array(data.labels)), pooling
 
 
 def score_layers(
@@ -63,7 +64,7 @@ def score_layers(
 ) -> ProbeResult:
     """A probe per layer, all on the same split."""
     metric = METRICS["accuracy"]
-    parts = split_parts(data, config.validation, seed)
+    parts = check_parts(name, data.labels, split_parts(data.labels, data.groups, config.validation, seed))
     fits = fit_probes(data.features, data.labels, parts, config.penalties, metric, title=f"probes: {name}")
     commonest = np.bincount(data.labels[parts.train]).argmax()
     held_out = data.labels[parts.validation]
@@ -81,26 +82,55 @@ def score_layers(
     )
 
 
-def split_parts(data: LabelledFeatures, validation: float, seed: int) -> Parts:
-    """Validation out of train, and the same share again out of what remains to judge penalties."""
-    train, held_out = _split(np.arange(len(data.labels)), data, validation, seed)
-    fit, judge = _split(train, data, validation, seed)
-    return Parts(train, held_out, fit, judge)
-
-
-def _split(rows: np.ndarray, data: LabelledFeatures, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    if data.groups is None:
-        first, second = split_rows(data.labels[rows].tolist(), share, seed)
-        return rows[first], rows[second]
-    groups = np.unique(data.groups[rows])
-    _, second_groups = split_rows([0] * len(groups), share, seed)
-    is_second = np.isin(data.groups[rows], groups[second_groups])
-    return rows[~is_second], rows[is_second]
-
-
-def _some_sentences(data: TaggedSentences, most_words: int, seed: int) -> TaggedSentences:
-    """Sentences in seeded order until there are enough words."""
-    order = np.random.default_rng(seed).permutation(len(data))
+def drawn(task: Task, prop: ProbeConfig, config: RunConfig) -> Examples | TaggedSentences:
+    """The part of a probe's data that the seed draws: at most so many examples, or sentences with so many words."""
+    data, most = task.probe_data[prop.name], config.probing.max_examples
+    if isinstance(data, Examples):
+        return sample(data, most, config.seed)
+    order = np.random.default_rng(config.seed).permutation(len(data))
     words = np.cumsum([len(data.words[i]) for i in order])
-    enough = int(np.searchsorted(words, most_words)) + 1
+    enough = int(np.searchsorted(words, most)) + 1
     return data.take(sorted(order[:enough].tolist()))
+
+
+def check_probes(task: Task, config: RunConfig) -> None:
+    """Refuse, before any work, a probe whose data cannot be split into parts that teach and test something."""
+    for prop in config.task.probes:
+        data = drawn(task, prop, config)
+        groups = None
+        if isinstance(data, TaggedSentences):
+            groups = np.repeat(np.arange(len(data)), [len(tags) for tags in data.tags])
+        labels = np.array(data.labels if isinstance(data, Examples) else [tag for tags in data.tags for tag in tags])
+        check_parts(prop.name, labels, split_parts(labels, groups, config.probing.validation, config.seed))
+
+
+def check_parts(name: str, labels: np.ndarray, parts: Parts | None) -> Parts:
+    if parts is None or len(np.unique(labels[parts.fit])) < 2:
+        raise UserError(
+            f'probe "{name}" has too little data ({len(labels)} rows) to be trained and tested',
+            field="task.probes",
+            hint="give it more examples of every class, or change probing.validation",
+        )
+    return parts
+
+
+def split_parts(labels: np.ndarray, groups: np.ndarray | None, share: float, seed: int) -> Parts | None:
+    """Validation out of train, and the same share again out of what remains to judge penalties.
+
+    Rows of one group (a sentence's words) stay in one part. None when there is not enough for three parts.
+    """
+    first = _split(np.arange(len(labels)), labels, groups, share, seed)
+    second = _split(first[0], labels, groups, share, seed) if first else None
+    return Parts(first[0], first[1], second[0], second[1]) if first and second else None
+
+
+def _split(
+    rows: np.ndarray, labels: np.ndarray, groups: np.ndarray | None, share: float, seed: int
+) -> tuple[np.ndarray, np.ndarray] | None:
+    owners = rows if groups is None else groups[rows]
+    units = np.unique(owners)
+    if not 1 <= round(share * len(units)) < len(units):
+        return None
+    _, second = split_rows(labels[rows].tolist() if groups is None else [0] * len(units), share, seed)
+    is_second = np.isin(owners, units[second])
+    return rows[~is_second], rows[is_second]

@@ -19,7 +19,7 @@ from transformers import BatchEncoding
 from probescale.models.batching import encode, padded_batches
 from probescale.models.families import backbone
 from probescale.models.loading import LoadedModel
-from probescale.progress import progress
+from probescale.progress import progress, waiting
 from probescale.tasks.data import Examples, TaggedSentences
 
 Pooler = Callable[[Tensor], np.ndarray]
@@ -61,13 +61,15 @@ def word_inputs(
     on, whatever kind of tokenizer it has. Words beyond the length limit are left out.
     """
     texts = [" ".join(words) for words in sentences.words]
-    encoded = loaded.tokenizer(texts, truncation=True, max_length=max_length)
+    with waiting("tokenising"):
+        encoded = loaded.tokenizer(texts, truncation=True, max_length=max_length)
     positions: list[list[int]] = []
     tags: list[int] = []
     owners: list[int] = []
     for i, (words, word_tags) in enumerate(zip(sentences.words, sentences.tags, strict=True)):
-        starts = np.cumsum([0, *(len(word) + 1 for word in words[:-1])]).tolist()
-        found = [(encoded.char_to_token(i, start), tag) for start, tag in zip(starts, word_tags, strict=True)]
+        ends = np.cumsum([len(word) + 1 for word in words]) - 1
+        spans = zip(ends - [len(word) for word in words], ends, strict=True)
+        found = [(_first_piece(encoded, i, *span), tag) for span, tag in zip(spans, word_tags, strict=True)]
         here = [(position, tag) for position, tag in found if position is not None]
         positions.append([position for position, _ in here])
         tags.extend(tag for _, tag in here)
@@ -126,4 +128,14 @@ def separator(sequence_ids: list[int | None]) -> int:
     >>> separator([None, 0, 0, None, None, 1, None])  # <s> a b </s> </s> c </s>
     3
     """
-    return max((position for position, part in enumerate(sequence_ids) if part == 0), default=-1) + 1
+    if 0 not in sequence_ids:  # a text without any token: the special token before the second text
+        return max(sequence_ids.index(1) - 1, 0) if 1 in sequence_ids else len(sequence_ids) - 1
+    return len(sequence_ids) - sequence_ids[::-1].index(0)
+
+
+def _first_piece(encoded: BatchEncoding, row: int, start: int, end: int) -> int | None:
+    """Where a word begins. A piece that is only the blank before the word (T5 has it) says nothing of the word."""
+    first, last = encoded.char_to_token(row, int(start)), encoded.char_to_token(row, int(end) - 1)
+    if first is not None and last is not None and first < last and not encoded.tokens(row)[first].strip("▁Ġ "):
+        return first + 1
+    return first

@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 
 from probescale.errors import UserError, did_you_mean
-from probescale.files import write_json
+from probescale.files import Record
 from probescale.models.parameters import Parameters
+
+LARGEST = 1e9  # of a score, so that sums stay finite
+MOST_LAYERS = 10_000
 
 Relevance = tuple[float, ...]  # R_{l,T}, layer 1 first
 
@@ -23,7 +27,7 @@ class ProbeResult(BaseModel):
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
-    scores: tuple[float, ...] = Field(min_length=1)
+    scores: tuple[Annotated[float, Field(ge=-LARGEST, le=LARGEST)], ...] = Field(min_length=1)
     weight: float = Field(ge=0)
     metric: str = "accuracy"
     pooling: str | None = None
@@ -35,16 +39,14 @@ class ProbeResult(BaseModel):
     converged: tuple[bool, ...] | None = None
 
 
-class ProbeScores(BaseModel):
+class ProbeScores(Record):
     """All probes of one model and task. Saved as scores.json."""
-
-    model_config = ConfigDict(frozen=True)
 
     task: str
     layers: int = Field(ge=1)
     probes: dict[str, ProbeResult] = Field(min_length=1)
     parameters: Parameters | None = None  # of the model, so that a budget can be applied later
-    provenance: dict[str, Any] = {}
+    provenance: dict[str, Any] = Field(default_factory=dict)
 
     @computed_field
     @property
@@ -52,9 +54,6 @@ class ProbeScores(BaseModel):
         return relevance(
             {name: p.scores for name, p in self.probes.items()}, {n: p.weight for n, p in self.probes.items()}
         )
-
-    def save(self, path: Path) -> None:
-        write_json(path, self.model_dump(mode="json"))
 
     def weighted(self, weights: Mapping[str, float]) -> ProbeScores:
         """The same scores under other weights w(p,T); probes that are not named count nothing."""
@@ -65,6 +64,8 @@ class ProbeScores(BaseModel):
                     field="--weight",
                     hint=f"use one of: {', '.join(self.probes)}",
                 )
+        if not any(weights.values()):
+            raise UserError("all weights are zero", field="--weight", hint="at least one probe has to count")
         probes = {n: p.model_copy(update={"weight": weights.get(n, 0.0)}) for n, p in self.probes.items()}
         return self.model_copy(update={"probes": probes})
 
@@ -81,14 +82,14 @@ def relevance(scores: Mapping[str, tuple[float, ...]], weights: Mapping[str, flo
 
 def load_scores(path: Path) -> ProbeScores:
     """scores.json of a run, or a CSV with the columns layer, probe, score."""
-    if not path.is_file():
+    if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on names that are too long
         raise UserError(
             f'"{path}" does not exist',
             field="SCORES",
             hint="give a scores.json or a CSV of layer,probe,score",
         )
     try:
-        return _from_csv(path) if path.suffix == ".csv" else _from_json(path)
+        return _from_csv(path) if path.suffix.lower() == ".csv" else _from_json(path)
     except (UnicodeDecodeError, csv.Error) as error:
         raise UserError(f"{path} cannot be read: {error}", field="SCORES") from error
 
@@ -102,6 +103,8 @@ def _from_json(path: Path) -> ProbeScores:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UserError(f"{path} is not a scores file: {where}: {first['msg']}", field="SCORES") from error
+    if found.parameters and len(found.parameters.layers) != found.layers:
+        raise UserError(f"{path}: the sizes are not those of {found.layers} layers", field="SCORES")
     for name, probe in found.probes.items():
         if len(probe.scores) != found.layers:
             raise UserError(
@@ -126,9 +129,15 @@ def _from_csv(path: Path) -> ProbeScores:
                 layer, score = int(row["layer"]), float(row["score"])
             except (TypeError, ValueError) as error:
                 raise UserError(f"{path}, line {number}: layer and score must be numbers", field="SCORES") from error
-            if not math.isfinite(score):
+            if not abs(score) <= LARGEST:
                 raise UserError(
                     f"{path}, line {number}: the score is {score}", field="SCORES", hint="give finite scores"
+                )
+            if not 1 <= layer <= MOST_LAYERS or not row["probe"]:
+                raise UserError(
+                    f"{path}, line {number}: layer {layer} of probe {row['probe']!r}",
+                    field="SCORES",
+                    hint=f"layers are numbered from 1, at most {MOST_LAYERS}; probes need a name",
                 )
             if layer in table.setdefault(row["probe"], {}):
                 raise UserError(
@@ -139,7 +148,7 @@ def _from_csv(path: Path) -> ProbeScores:
         raise UserError(f"{path} is empty: it has no rows", field="SCORES")
     layers = max(max(found) for found in table.values())
     for name, found in table.items():
-        if gaps := sorted(set(range(1, layers + 1)) - set(found)) or [n for n in found if n < 1]:
+        if gaps := sorted(set(range(1, layers + 1)) - set(found)):
             raise UserError(
                 f'{path}: probe "{name}" lacks layer {gaps[0]}',
                 field="SCORES",

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
 
 from probescale.config import RecoveryConfig
+from probescale.errors import UserError
 from probescale.models.batching import encode, padded_batches
 from probescale.models.families import Family
 from probescale.models.loading import LoadedModel, quiet_transformers
@@ -47,6 +48,12 @@ def recover(
         trainer.remove_callback(PrinterCallback)
         trainer.train()
     loaded.model.eval()
+    if not all(torch.isfinite(parameter).all() for parameter in loaded.model.parameters()):
+        raise UserError(
+            f"{title} went astray: weights are not finite numbers any more",
+            field="recovery.learning_rate",
+            hint=f"choose a smaller one than {recipe.learning_rate:g}",
+        )
 
 
 def predict(

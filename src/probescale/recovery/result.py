@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
-from probescale.files import write_json
+from probescale.files import Record
 
 
-class Measured(BaseModel):
+class Measured(Record):
     """One fine-tuned model on the dev data."""
-
-    model_config = ConfigDict(frozen=True)
 
     kept: tuple[int, ...]
     params: int
@@ -24,9 +21,7 @@ class Measured(BaseModel):
     seconds: float  # of fine-tuning and evaluation
 
 
-class RunResult(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
+class RunResult(Record):
     task: str
     metric: str
     split: str
@@ -37,7 +32,4 @@ class RunResult(BaseModel):
     subnetwork: Measured
     compared: dict[str, Measured]
     retention: float | None
-    provenance: dict[str, Any] = {}
-
-    def save(self, path: Path) -> None:
-        write_json(path, self.model_dump(mode="json"))
+    provenance: dict[str, Any] = Field(default_factory=dict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from probescale.models.families import Family
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import RunResult
 from probescale.report.tables import comparison_table, layer_table, layers_text
@@ -9,7 +10,7 @@ from probescale.selection.select import Selection
 from probescale.tasks.task import Task
 
 
-def report(task: Task, scores: ProbeScores, selection: Selection, result: RunResult) -> str:
+def report(task: Task, family: Family, scores: ProbeScores, selection: Selection, result: RunResult) -> str:
     comparison, layers = comparison_table(result), layer_table(scores, selection.kept)
     return "\n\n".join(
         [
@@ -22,6 +23,8 @@ def report(task: Task, scores: ProbeScores, selection: Selection, result: RunRes
             f"## {layers.title}",
             layers.markdown(),
             _how(task, scores, selection),
+            "## To use it",
+            _usage(family),
             "## To make it again",
             _record(result),
         ]
@@ -56,6 +59,27 @@ def _how(task: Task, scores: ProbeScores, selection: Selection) -> str:
     if task.repeats:
         lines.append(f"- {task.repeats:,} training rows were left out: repeats of another row, or of a dev row.")
     return "\n".join(lines)
+
+
+def _usage(family: Family) -> str:
+    """What loads the model folder, in code that needs nothing of ours."""
+    if not family.mean_of_token_logits:
+        return """```python
+from transformers import pipeline
+
+classify = pipeline("text-classification", model="model")
+```"""
+    return f"""transformers has no encoder-only sentence classifier of this kind. The folder holds a token classifier;
+a sentence's logits are the mean of its tokens' logits over the attention mask:
+
+```python
+from transformers import {family.classifier}, AutoTokenizer
+
+model, tokenizer = {family.classifier}.from_pretrained("model"), AutoTokenizer.from_pretrained("model")
+batch = tokenizer(["some text"], padding=True, return_tensors="pt")
+mask = batch["attention_mask"].unsqueeze(-1)
+logits = (model(**batch).logits * mask).sum(1) / mask.sum(1)
+```"""
 
 
 def _record(result: RunResult) -> str:

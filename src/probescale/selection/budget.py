@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from probescale.errors import UserError
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
-_NUMBER = r"(\d+(?:\.\d+)?)"
+_NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
 _HINT = "write 82M (parameters), 23% (of all parameters), 5x (times fewer), or give k"
 
 
@@ -18,6 +18,7 @@ class Budget:
     """Either a limit on all parameters (embeddings and head counted) or a number of layers."""
 
     text: str
+    where: str = "selection."  # how errors name the fields: selection.k, or --k on the command line
     k: int | None = None
     parameters: int | None = None
     share: float | None = None  # of the original's parameters
@@ -29,24 +30,25 @@ class Budget:
         return self.parameters
 
 
-def parse_budget(budget: str | int | None = None, k: int | None = None, *, field: str = "selection.budget") -> Budget:
+def parse_budget(budget: str | float | None = None, k: int | None = None, *, where: str = "selection.") -> Budget:
     """
     >>> parse_budget("5x").limit(355_000_000)
     71000000
     """
+    field = f"{where}budget"
     if (budget is None) == (k is None):
         raise UserError("give exactly one of a budget and k", field=field, hint=_HINT)
     if k is not None:
         if k < 1:
-            raise UserError(f"k is {k}", field="selection.k", hint="keep at least one layer")
-        return Budget(f"k={k}", k=k)
+            raise UserError(f"k is {k}", field=f"{where}k", hint="keep at least one layer")
+        return Budget(f"k={k}", where, k=k)
     text = str(budget).strip()
     if match := re.fullmatch(_NUMBER + r"\s*([KMB]?)", text, re.IGNORECASE):
-        return _positive(Budget(text, parameters=round(float(match[1]) * _UNITS[match[2].upper()])), field)
+        return _positive(Budget(text, where, parameters=round(float(match[1]) * _UNITS[match[2].upper()])), field)
     if match := re.fullmatch(_NUMBER + r"\s*%", text):
-        return _positive(Budget(text, share=float(match[1]) / 100), field)
+        return _positive(Budget(text, where, share=float(match[1]) / 100), field)
     if match := re.fullmatch(_NUMBER + r"\s*[x×]", text, re.IGNORECASE):  # noqa: RUF001 - people paste the sign
-        return _positive(Budget(text, share=1 / float(match[1]) if float(match[1]) else 0.0), field)
+        return _positive(Budget(text, where, share=1 / float(match[1]) if float(match[1]) else 0.0), field)
     raise UserError(f'"{text}" is not a budget', field=field, hint=_HINT)
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
 from probescale.errors import UserError, lookup
-from probescale.files import write_json
+from probescale.files import Record
 from probescale.models.parameters import Parameters
 from probescale.selection.budget import Budget
 from probescale.selection.strategies import STRATEGIES, Subset, score_of
 
 
-class Selection(BaseModel):
+class Selection(Record):
     """The chosen layers, numbered from 1, and what they cost. Saved as selection.json."""
-
-    model_config = ConfigDict(frozen=True)
 
     strategy: str
     budget: str
@@ -30,10 +28,7 @@ class Selection(BaseModel):
     params_original: int | None = None
     ratio_total: float | None = None  # of all parameters, embeddings and head included
     ratio_layers: float | None = None  # of the parameters in layers
-    provenance: dict[str, Any] = {}
-
-    def save(self, path: Path) -> None:
-        write_json(path, self.model_dump(mode="json"))
+    provenance: dict[str, Any] = Field(default_factory=dict)
 
 
 def select(
@@ -50,15 +45,15 @@ def select(
         if budget.k > layers:
             raise UserError(
                 f"k={budget.k}, but the model has {layers} layers",
-                field="selection.k",
+                field=f"{budget.where}k",
                 hint=f"choose 1 to {layers}",
             )
         kept = next(rule(relevance, budget.k))
     elif parameters is None:
         raise UserError(
             f"a budget of {budget.text} needs the sizes of the layers, which the scores do not carry",
-            field="--budget",
-            hint="give --k, or --model to count them from its config",
+            field=f"{budget.where}budget",
+            hint="give k, or --model to count them from its config",
         )
     else:
         kept = _largest_fit(relevance, budget, parameters, strategy)
@@ -98,8 +93,9 @@ def _largest_fit(relevance: Sequence[float], budget: Budget, parameters: Paramet
             if parameters.of(kept) <= limit:
                 return kept
     smallest = min(parameters.of(kept) for kept in STRATEGIES[strategy](relevance, 1))
+    percent = math.ceil(1000 * smallest / parameters.total) / 10
     raise UserError(
         f"{budget.text} allows {limit:,} parameters; one layer, the embeddings and the head already have {smallest:,}",
-        field="selection.budget",
-        hint=f"the smallest budget is {smallest:,} ({smallest / parameters.total:.1%} of {parameters.total:,})",
+        field=f"{budget.where}budget",
+        hint=f"the smallest budget is {smallest:,} ({percent}% of {parameters.total:,})",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,25 +97,35 @@ def load_tagged(data: DataConfig, *, field: str) -> TaggedSentences:
                 field=f"{field}.{role}",
                 hint="give a CoNLL file (.conll, .txt), or columns that hold lists",
             )
-    rows = [(w, t) for w, t in zip(columns["text"], columns["label"], strict=True) if w]
+    sentences = {tuple(words): tags for words, tags in zip(columns["text"], columns["label"], strict=True) if words}
+    rows = list(sentences.items())  # a repeated sentence would stand on both sides of a split
+    if not rows:
+        raise UserError(f"{data.source} has no words", field=f"{field}.source")
     if bad := [n for n, (words, tags) in enumerate(rows, 1) if len(words) != len(tags)]:
         raise UserError(f"sentence {bad[0]} has not as many tags as words", field=f"{field}.label")
     flat = _label_texts([tag for _, tags in rows for tag in tags], field=f"{field}.label", column=data.label)
     names = _label_names(flat, field=f"{field}.label", column=data.label)
-    number = {name: i for i, name in enumerate(names)}
-    tags = tuple(tuple(number[str(tag)] for tag in tags) for _, tags in rows)
+    numbers = iter(_numbers(flat, names, field=f"{field}.label"))
+    tags = tuple(tuple(next(numbers) for _ in tags) for _, tags in rows)
     return TaggedSentences(tuple(tuple(str(word) for word in words) for words, _ in rows), tags, names)
 
 
 def without_repeats(train: Examples, dev: Examples | None = None) -> Examples:
-    """Drop rows whose inputs came before, or stand in dev: either would flatter a figure."""
-    seen = set(dev.inputs) if dev else set()
+    """Drop rows whose inputs came before, or stand in dev: either would flatter a figure.
+
+    Case and blanks are ignored: many tokenizers ignore them too.
+    """
+    seen = {_plain(inputs) for inputs in dev.inputs} if dev else set()
     rows = []
-    for row, inputs in enumerate(train.inputs):
+    for row, inputs in enumerate(map(_plain, train.inputs)):
         if inputs not in seen:
             seen.add(inputs)
             rows.append(row)
     return train.take(rows)
+
+
+def _plain(inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(" ".join(text.split()).casefold() for text in inputs)
 
 
 def sample(examples: Examples, most: int | None, seed: int) -> Examples:
@@ -148,6 +159,11 @@ def _texts(values: list[Any], *, field: str, column: object) -> tuple[str, ...]:
         first = values[bad[0] - 1]
         if isinstance(first, (int, float)) and not isinstance(first, bool):
             raise _numbers_not_text(column, first, field)
+        if first is not None and not isinstance(first, str):
+            kind = type(first).__name__
+            raise UserError(
+                f'column "{column}" holds {kind} values, not text', field=field, hint="name the text's column"
+            )
         raise UserError(
             f'column "{column}" has {len(bad)} rows without text, first in row {bad[0]}',
             field=field,
@@ -174,18 +190,36 @@ def _is_number(value: str) -> bool:
     return True
 
 
+def _is_integer(name: str) -> bool:
+    return name.isascii() and name.removeprefix("-").isdigit()
+
+
 def _label_texts(values: list[Any], *, field: str, column: object) -> list[str]:
-    if bad := [n for n, value in enumerate(values, 1) if value is None or str(value).strip() == ""]:
+    texts = [_label_text(value) for value in values]
+    if bad := [n for n, text in enumerate(texts, 1) if not text]:
         raise UserError(
             f'column "{column}" has {len(bad)} rows without a label, first in row {bad[0]}',
             field=field,
             hint="remove these rows",
         )
-    return [str(value) for value in values]
+    return [text for text in texts if text]
+
+
+def _label_text(value: object) -> str | None:
+    """1, 1.0, "1" and " 1 " are the same label; None for what is no label."""
+    if isinstance(value, float):
+        return str(int(value)) if value.is_integer() else None if math.isnan(value) else str(value)
+    return str(value).strip() if isinstance(value, (str, int)) else None
 
 
 def _label_names(labels: list[str], *, field: str, column: object) -> tuple[str, ...]:
-    names = sorted(set(labels), key=lambda name: (0, int(name), name) if name.lstrip("-").isdigit() else (1, 0, name))
+    names = sorted(set(labels), key=lambda name: (0, int(name), name) if _is_integer(name) else (1, 0, name))
+    if len(names) > max(2, len(labels) // 2):
+        raise UserError(
+            f'column "{column}" has {len(names)} different values in {len(labels)} rows: these are no classes',
+            field=field,
+            hint="name the column with the label",
+        )
     if len(names) < 2:
         raise UserError(
             f'column "{column}" has one class only: "{names[0]}"',

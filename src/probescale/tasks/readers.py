@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv, ipc, parquet
 
-from probescale.errors import UserError, did_you_mean
+from probescale.errors import Problems, UserError, did_you_mean
 from probescale.sources import hub_unreachable, local_path
 
 Columns = dict[str, list[Any]]
@@ -36,17 +37,18 @@ def read_columns(source: str, split: str | None, wanted: dict[str, str | int], *
     if path is not None and split is not None:
         raise UserError(f'"{split}" is the split of a hub data set, but {source} is a file', field=f"{field}.split")
     columns = _read_hub(source, split, field=field) if path is None else _read_file(path, field=field)
-    found = {}
-    for role, column in wanted.items():
-        name = str(column)
-        if name not in columns:
-            raise UserError(
-                f'column "{name}" is not in {source}.{did_you_mean(name, columns)}',
-                field=f"{field}.{role}",
-                hint=f"use one of: {', '.join(columns)}",
-            )
-        found[role] = columns[name]
-    return found
+    missing = [
+        UserError(
+            f'column "{column}" is not in {source}.{did_you_mean(str(column), columns)}',
+            field=f"{field}.{role}",
+            hint=f"use one of: {', '.join(columns)}",
+        )
+        for role, column in wanted.items()
+        if str(column) not in columns
+    ]
+    if missing:
+        raise Problems(missing)
+    return {role: columns[str(column)] for role, column in wanted.items()}
 
 
 def _read_file(path: Path, *, field: str) -> Columns:
@@ -57,11 +59,13 @@ def _read_file(path: Path, *, field: str) -> Columns:
             field=f"{field}.source",
             hint=f"use one of: {', '.join(READERS)}",
         )
+    if not path.is_file():
+        raise UserError(f"{path} is not a file", field=f"{field}.source")
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty", field=f"{field}.source", hint="give a file with a header and rows")
     try:
         columns = READERS[suffix](path)
-    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
+    except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error, RecursionError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(f"{path} cannot be read: {reason}", field=f"{field}.source") from error
     if not columns or not next(iter(columns.values())):
@@ -83,6 +87,8 @@ def read_tsv(path: Path) -> Columns:
 def _read_delimited(path: Path, parsing: csv.ParseOptions) -> Columns:
     with _unzipped(path) as file:
         names = csv.open_csv(file, parse_options=parsing).schema.names
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f'two columns are called "{twice[0]}"')
     as_written = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
     with _unzipped(path) as file:
         return csv.read_csv(file, parse_options=parsing, convert_options=as_written).to_pydict()

@@ -37,6 +37,7 @@ class Task:
     @property
     def fingerprints(self) -> dict[str, str]:
         own = {name: data for name, data in self.probe_data.items() if data is not self.train}
+        own = {f"probe {name}": data for name, data in own.items()}
         return {name: data.fingerprint for name, data in {"train": self.train, "dev": self.dev, **own}.items()}
 
 
@@ -46,6 +47,12 @@ def load_task(config: TaskConfig, seed: int) -> Task:
     raw = load_examples(config.train, field="task.train", rename=config.labels)
     if config.dev is not None:
         dev = load_examples(config.dev, field="task.dev", rename=config.labels, names=raw.names)
+        if (raw.pairs is None) != (dev.pairs is None):
+            raise UserError(
+                "train and dev must both have one text a row, or both two",
+                field="task.dev.pair",
+                hint="set pair: in both",
+            )
         train, named = without_repeats(raw, dev), "dev"
     else:
         train, dev = split(without_repeats(raw), DEV_SHARE, seed)

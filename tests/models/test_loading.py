@@ -1,0 +1,121 @@
+"""What is loaded is the checkpoint, in float32, with its own tokenizer; anything else is an error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from conftest import tiny_model
+from probescale.errors import UserError
+from probescale.models.families import FAMILIES
+from probescale.models.loading import load_as_saved, load_classifier, read_config
+
+
+@pytest.fixture
+def folder(model_folder, tmp_path):
+    """A copy of the tiny BERT to spoil."""
+    shutil.copytree(model_folder("bert"), tmp_path / "bert")
+    return tmp_path / "bert"
+
+
+def change(path, **values):
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_a_float16_checkpoint_is_computed_in_float32(tmp_path):
+    model, tokenizer = tiny_model("roberta")
+    model.half().save_pretrained(tmp_path / "half")
+    tokenizer.save_pretrained(tmp_path / "half")
+    for loaded in (load_as_saved(str(tmp_path / "half")), load_classifier(str(tmp_path / "half"), None, "ab", seed=0)):
+        assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.float32}
+
+
+def test_the_fingerprint_is_the_checkpoints(folder):
+    as_saved = load_as_saved(str(folder)).fingerprint
+    assert {load_classifier(str(folder), None, "abc", seed=seed).fingerprint for seed in (0, 1)} == {as_saved}
+    weights = load_file(folder / "model.safetensors")
+    weights["bert.encoder.layer.0.output.dense.bias"][0] += 1
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    assert load_as_saved(str(folder)).fingerprint != as_saved
+
+
+def test_a_checkpoint_without_a_pooler_has_one_fingerprint_too(folder):
+    weights = {n: w for n, w in load_file(folder / "model.safetensors").items() if "pooler" not in n and "bert." in n}
+    save_file({n.removeprefix("bert."): w for n, w in weights.items()}, folder / "model.safetensors", {"format": "pt"})
+    change(folder / "config.json", architectures=["BertModel"])
+    found = [load_classifier(str(folder), None, "ab", seed=seed) for seed in (0, 1)]
+    assert found[0].fingerprint == found[1].fingerprint == load_as_saved(str(folder)).fingerprint
+    pooler = "bert.pooler.dense.weight"
+    assert not torch.equal(found[0].model.state_dict()[pooler], found[1].model.state_dict()[pooler])
+
+
+@pytest.mark.parametrize("load", [load_as_saved, lambda source: load_classifier(source, None, "ab", seed=0)])
+def test_missing_weights_are_errors(folder, load):
+    weights = load_file(folder / "model.safetensors")
+    del weights["bert.encoder.layer.2.output.dense.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match=r"lacks 1 weights .*layer\.2\.output"):
+        load(str(folder))
+
+
+def test_weights_of_another_shape_are_errors(folder):
+    change(folder / "config.json", intermediate_size=48)
+    with pytest.raises(UserError, match=r"lacks|cannot be loaded"):
+        load_classifier(str(folder), None, "ab", seed=0)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"num_hidden_layers": "4"}, "config.json"),
+        ({"num_hidden_layers": 0}, "no layers"),
+        ({"num_attention_heads": 5}, "cannot be loaded|config"),
+        ({"hidden_act": "nonsense"}, "cannot be loaded|config"),
+    ],
+)
+def test_configs_that_make_no_sense(folder, values, says):
+    change(folder / "config.json", **values)
+    with pytest.raises(UserError, match=says):
+        load_classifier(str(folder), None, "ab", seed=0)
+
+
+def test_a_broken_weights_file(folder):
+    (folder / "model.safetensors").write_bytes(b"not safetensors")
+    with pytest.raises(UserError, match="cannot be loaded"):
+        load_as_saved(str(folder))
+
+
+def test_a_folder_without_a_tokenizer_is_not_given_an_empty_one(folder):
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    with pytest.raises(UserError, match="no usable tokenizer: it has none of"):
+        load_as_saved(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "says"),
+    [
+        ("tokenizer_config.json", {"pad_token": None}, "no padding token"),
+        ("config.json", {"vocab_size": 50}, "the model 50 embeddings"),
+        ("tokenizer.json", {"model": {"type": "nonsense"}}, "no usable tokenizer"),
+    ],
+)
+def test_tokenizers_that_are_not_the_models(folder, file, values, says):
+    change(folder / file, **values)
+    with pytest.raises(UserError, match=says):
+        load_as_saved(str(folder))
+
+
+def test_the_mean_of_token_logits_leaves_padding_out():
+    logits = torch.tensor([[[1.0], [3.0], [100.0]], [[2.0], [2.0], [5.0]]])
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
+    assert FAMILIES["t5-encoder"].sentence_logits(logits, mask).tolist() == [[2.0], [3.0]]
+
+
+def test_longest_inputs(model_folder):
+    found = {name: FAMILIES[name].longest_input(read_config(str(model_folder(name)))) for name in FAMILIES}
+    assert found == {"bert": 128, "roberta": 128, "mpnet": 128, "t5-encoder": None}
