@@ -58,6 +58,8 @@ def test_what_a_run_writes(bert_run):
     assert metrics["original"]["kept"] == [1, 2, 3, 4]
     assert metrics["subnetwork"]["kept"] == selection["kept"]
     assert metrics["retention"] == metrics["subnetwork"]["value"] / metrics["original"]["value"]
+    low, high = metrics["subnetwork"]["interval"]
+    assert low <= metrics["subnetwork"]["value"] <= high
     assert metrics["original"]["value"] > 0.8, "the task can be learned by a tiny model"
     assert set(metrics["provenance"]) >= {"model", "model_sha256", "data_sha256", "versions", "seed", "command"}
 

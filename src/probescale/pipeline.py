@@ -28,6 +28,7 @@ from probescale.recovery.result import Measured, RunResult
 from probescale.report.markdown import report
 from probescale.selection.budget import parse_budget
 from probescale.selection.select import Selection, select
+from probescale.tasks.metrics import interval
 from probescale.tasks.task import Task, load_task
 
 
@@ -122,7 +123,7 @@ class _Measurer:
         if path.exists() and (save_with is None or model_folder.exists()):
             return Measured.load(path)
         started = time.perf_counter()
-        model, value = self._train(name, kept)
+        model, value, spread = self._train(name, kept)
         against = value if original is None else original.value
         ratio_total, ratio_layers = self.parameters.ratios(kept)
         measured = Measured(
@@ -131,6 +132,7 @@ class _Measurer:
             ratio_total=ratio_total,
             ratio_layers=ratio_layers,
             value=value,
+            interval=spread,
             retention=value / against if against > 0 else None,
             seconds=round(time.perf_counter() - started, 1),
         )
@@ -140,12 +142,13 @@ class _Measurer:
         measured.save(path)
         return measured
 
-    def _train(self, name: str, kept: tuple[int, ...]) -> tuple[LoadedModel, float]:
+    def _train(self, name: str, kept: tuple[int, ...]) -> tuple[LoadedModel, float, tuple[float, float]]:
         config, task, length = self.config, self.task, self.config.model.max_length
         model = extract(self.loaded, kept)
         recover(model, task.train, config.recovery, max_length=length, seed=config.seed, title=f"fine-tuning: {name}")
         predicted = predict(model, task.dev, max_length=length, title=f"evaluating: {name}")
-        return model, task.measure(np.array(task.dev.labels), predicted)
+        gold = np.array(task.dev.labels)
+        return model, task.measure(gold, predicted), interval(task.measure, gold, predicted, config.seed)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ class Measured(Record):
     ratio_total: float  # of all parameters, embeddings and head included
     ratio_layers: float  # of the parameters in layers
     value: float  # the task's metric
+    interval: tuple[float, float]  # 95 %, over resampled dev examples; the training seed's spread is not in it
     retention: float | None  # value divided by the original's
     seconds: float  # of fine-tuning and evaluation
 

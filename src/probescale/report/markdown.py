@@ -19,7 +19,8 @@ def report(task: Task, family: Family, scores: ProbeScores, selection: Selection
             f"## {comparison.title}",
             comparison.markdown(),
             f"Every model was fine-tuned with the same recipe: {result.recipe}. Parameters count the embeddings, the "
-            "kept layers and the head; \"of total\" is the share of all of these, \"of layers\" of the layers alone.",
+            "kept layers and the head; \"of total\" is the share of all of these, \"of layers\" of the layers alone. "
+            "The interval comes from resampling the dev examples; another training seed can move a figure as well.",
             f"## {layers.title}",
             layers.markdown(),
             _how(task, scores, selection),

@@ -32,7 +32,7 @@ def layer_table(scores: ProbeScores, kept: Sequence[int] = ()) -> Table:
     if not kept:
         header, rows = header[:-1], [row[:-1] for row in rows]
     chosen = frozenset(layer - 1 for layer in kept)
-    return Table("Layers: what their probes score, and their relevance", header, tuple(rows), chosen)
+    return Table("Probe scores by layer", header, tuple(rows), chosen)
 
 
 def _marks(scores: ProbeScores, layer: int) -> dict[str, str]:
@@ -43,7 +43,7 @@ def _marks(scores: ProbeScores, layer: int) -> dict[str, str]:
 def comparison_table(result: RunResult) -> Table:
     """The original, the subnetwork and the baselines: what was kept and what it cost."""
     metric = result.metric.replace("_", " ")
-    header = ("model", "layers kept", "k", "parameters", "of total", "of layers", metric, "retention")
+    header = ("model", "layers kept", "k", "parameters", "of total", "of layers", metric, "95% interval", "retention")
     rows = [_measured_row("original", result.original)]
     rows.append(_measured_row(f"ProbeScale ({result.strategy})", result.subnetwork))
     rows += [_measured_row(name, measured) for name, measured in result.compared.items()]
@@ -60,6 +60,7 @@ def _measured_row(name: str, measured: Measured) -> tuple[str, ...]:
         f"{measured.ratio_total:.1%}",
         f"{measured.ratio_layers:.1%}",
         f"{measured.value:.4f}",
+        "{:.3f}-{:.3f}".format(*measured.interval),
         "" if measured.retention is None else f"{measured.retention:.1%}",
     )
 
