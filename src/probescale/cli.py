@@ -54,8 +54,9 @@ def run(
         raise SystemExit(130) from None
     scores = load_scores(folder / "scores.json")
     _print(layer_table(scores, result.subnetwork.kept).rich())
+    _print("")
     _print(comparison_table(result).rich())
-    _print(f"model, scores and report: {folder}")
+    _print(f"\nmodel, scores and report: {folder}")
 
 
 @app.command()
@@ -89,7 +90,7 @@ def probe(
     scores = probe_layers(loaded, task, settings, provenance(loaded, task, settings.seed))
     scores.save(out)
     _print(layer_table(scores).rich())
-    _print(f"scores: {out}")
+    _print(f"\nscores: {out}")
 
 
 @app.command()

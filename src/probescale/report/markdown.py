@@ -36,13 +36,13 @@ def _summary(selection: Selection, result: RunResult) -> str:
     kept = (
         ""
         if result.retention is None
-        else f", which is {result.retention:.1%} of the original's {result.original.value:.4f}"
+        else f", which is {result.retention:.1%} of the original's {100 * result.original.value:.2f}"
     )
     return (
         f"Layers {layers_text(selection.kept)} were kept and {layers_text(selection.dropped) or 'none'} dropped "
         f"({selection.strategy}, budget {selection.budget}). The subnetwork has {result.subnetwork.params:,} of "
         f"{result.original.params:,} parameters ({result.subnetwork.ratio_total:.1%}) and reaches "
-        f"{result.metric.replace('_', ' ')} {result.subnetwork.value:.4f} on {result.split}{kept}."
+        f"{result.metric.replace('_', ' ')} {100 * result.subnetwork.value:.2f} on {result.split}{kept}."
     )
 
 

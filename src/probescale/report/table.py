@@ -17,9 +17,16 @@ class Table:
     words: int = 1  # leading columns of words; the others are numbers
 
     def rich(self) -> RichTable:
-        table = RichTable(title=self.title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+        table = RichTable(
+            title=self.title,
+            title_justify="left",
+            title_style="bold",
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            padding=(0, 1, 0, 0),  # narrow gaps: the widest table fits 80 columns
+        )
         for i, name in enumerate(self.header):
-            table.add_column(name, justify="left" if i < self.words else "right", no_wrap=i != 1)
+            table.add_column(name, justify="left" if i < self.words else "right", no_wrap=i >= self.words)
         for i, row in enumerate(self.rows):
             table.add_row(*row, style="bold green" if i in self.strong else None)
         return table
@@ -29,4 +36,7 @@ class Table:
         rows = [
             [f"**{cell}**" if i in self.strong and cell else cell for cell in row] for i, row in enumerate(self.rows)
         ]
-        return "\n".join("| " + " | ".join(row) + " |" for row in [list(self.header), align, *rows])
+        return "\n".join("| " + " | ".join(row) + " |" for row in [self._one_line_header(), align, *rows])
+
+    def _one_line_header(self) -> list[str]:
+        return [name.replace("\n", " ") for name in self.header]

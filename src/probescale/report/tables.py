@@ -43,11 +43,10 @@ def _marks(scores: ProbeScores, layer: int) -> dict[str, str]:
 def comparison_table(result: RunResult) -> Table:
     """The original, the subnetwork and the baselines: what was kept and what it cost."""
     metric = result.metric.replace("_", " ")
-    header = ("model", "layers kept", "k", "parameters", "of total", "of layers", metric, "95% interval", "retention")
-    rows = [_measured_row("original", result.original)]
-    rows.append(_measured_row(f"ProbeScale ({result.strategy})", result.subnetwork))
+    header = ("model", "layers\nkept", "parameters", "of\ntotal", "of\nlayers", metric, "95%\ninterval", "retention")
+    rows = [_measured_row("original", result.original), _measured_row("ProbeScale", result.subnetwork)]
     rows += [_measured_row(name, measured) for name, measured in result.compared.items()]
-    title = f"{result.task}: {metric} on {result.split}, {result.examples:,} examples"
+    title = f"{result.task}: {metric} on {result.split}, {result.examples:,} examples; ProbeScale: {result.strategy}"
     return Table(title, header, tuple(rows), frozenset({1}), words=2)
 
 
@@ -55,12 +54,11 @@ def _measured_row(name: str, measured: Measured) -> tuple[str, ...]:
     return (
         name,
         layers_text(measured.kept),
-        str(len(measured.kept)),
         f"{measured.params:,}",
         f"{measured.ratio_total:.1%}",
         f"{measured.ratio_layers:.1%}",
-        f"{measured.value:.4f}",
-        "{:.3f}-{:.3f}".format(*measured.interval),
+        f"{100 * measured.value:.2f}",
+        "{:.1f}-{:.1f}".format(*(100 * end for end in measured.interval)),
         "" if measured.retention is None else f"{measured.retention:.1%}",
     )
 
