@@ -113,6 +113,15 @@ def test_another_seed_draws_another_split(model_folder, task_files):
     assert found[0] != found[1]
 
 
+def test_the_batch_size_changes_no_score(model_folder, task_files):
+    found = []
+    for batch_tokens in (1, 50_000):
+        config = check(raw_config(model_folder("bert"), task_files) | {"probing": {"batch_tokens": batch_tokens}})
+        task, loaded = pipeline.prepare(config)
+        found.append(probescale.probe(loaded, task, config).probes["task"])
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("family", [family for family in FAMILIES if family != "bert"])
 def test_every_family_runs_and_learns(family, model_folder, task_files, tmp_path):
     raw = raw_config(model_folder(family), task_files) | {"compare": []}

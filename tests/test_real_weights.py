@@ -86,4 +86,6 @@ def test_the_papers_two_qnli_probes_on_real_data():
     assert pos.majority < 0.25
     assert max(pos.scores) > 0.8
     assert max(qnli.scores) > 0.6
+    assert pos.converged is not None
+    assert all(pos.converged)
     assert scores.layers == len(scores.relevance) == 12

@@ -149,7 +149,7 @@ class SelectionConfig(Section):
     @model_validator(mode="after")
     def _budget_or_k(self) -> SelectionConfig:
         if (self.budget is None) == (self.k is None):
-            raise ValueError("give exactly one of budget (82M, 23%, 5x) and k (number of layers)")
+            raise ValueError("give exactly one of budget (82M, 23%, 5x) and k (number of layers); null removes one")
         return self
 
 

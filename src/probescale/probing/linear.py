@@ -12,12 +12,14 @@ from functools import partial
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from probescale.progress import progress
 from probescale.tasks.metrics import Metric
 
+TOLERANCE = 1e-6  # largest gradient component at which a probe counts as converged
 MAX_STEPS = 1000  # L-BFGS steps; a probe that uses them all is reported as not converged
 
 
@@ -69,28 +71,29 @@ def fit_probes(
 def fit_probe(
     features: np.ndarray, labels: np.ndarray, parts: Parts, penalties: Sequence[float], metric: Metric
 ) -> ProbeFit:
-    """One layer's probe. Validation rows take no part in choosing the penalty."""
+    """One layer's probe. Validation rows take no part in choosing the penalty.
 
-    def trial(penalty: float, train: np.ndarray, held_out: np.ndarray) -> ProbeFit:
-        return _fit(features, labels, train, held_out, penalty, metric)
-
+    The penalty is judged by log-loss: unlike accuracy it has no steps, so that rounding in the features (another batch
+    size, say) does not turn the choice around.
+    """
     chosen = penalties[0]
     if len(penalties) > 1:
-        trials = [trial(penalty, parts.fit, parts.judge) for penalty in sorted(penalties)]
-        chosen = max(trials, key=lambda fit: fit.score).penalty  # ties go to the stronger penalty
-    return trial(chosen, parts.train, parts.validation)
+        trials = {p: _fit(features[parts.fit], labels[parts.fit], p) for p in sorted(penalties)}
+        chosen = min(trials, key=lambda p: _log_loss(trials[p], features[parts.judge], labels[parts.judge]))
+    probe = _fit(features[parts.train], labels[parts.train], chosen)
+    score = metric(labels[parts.validation], np.asarray(probe.predict(features[parts.validation])))
+    steps = probe.named_steps["logisticregression"].n_iter_.max()
+    return ProbeFit(score, chosen, bool(steps < MAX_STEPS))
 
 
-def _fit(
-    features: np.ndarray,
-    labels: np.ndarray,
-    train: np.ndarray,
-    held_out: np.ndarray,
-    penalty: float,
-    metric: Metric,
-) -> ProbeFit:
-    scaler = StandardScaler().fit(features[train])
-    probe = LogisticRegression(C=penalty, max_iter=MAX_STEPS)
-    probe.fit(scaler.transform(features[train]), labels[train])
-    score = metric(labels[held_out], np.asarray(probe.predict(scaler.transform(features[held_out]))))
-    return ProbeFit(score, penalty, bool(probe.n_iter_.max() < MAX_STEPS))
+def _fit(features: np.ndarray, labels: np.ndarray, penalty: float) -> Pipeline:
+    return make_pipeline(StandardScaler(), LogisticRegression(C=penalty, tol=TOLERANCE, max_iter=MAX_STEPS)).fit(
+        features, labels
+    )
+
+
+def _log_loss(probe: Pipeline, features: np.ndarray, labels: np.ndarray) -> float:
+    """Mean loss over the rows whose class the probe has seen; a rare tag may be in one part only."""
+    known = np.isin(labels, probe.classes_)
+    column = np.searchsorted(probe.classes_, labels[known])
+    return float(-probe.predict_log_proba(features[known])[np.arange(known.sum()), column].mean())
