@@ -74,12 +74,14 @@ def commands() -> str:
             ["probescale", name, *(p.name.upper() for p in arguments), *(["[OPTIONS]"] if options else [])]
         )
         rows = [f"| `{p.name.upper()}` | {p.help} |" for p in arguments]
-        rows += [f"| `{', '.join(p.opts)}` | {p.help}{_option_default(p.default)} |" for p in options]
+        rows += [f"| `{', '.join(p.opts)}` | {p.help}{_option_default(p.default, p.show_default)} |" for p in options]
         lines += [f"## {name}", command.help, f"```\n{usage}\n```", "\n".join(["| | |", "| --- | --- |", *rows])]
     return "\n\n".join(lines) + "\n"
 
 
-def _option_default(value: object) -> str:
+def _option_default(value: object, shown: object) -> str:
+    if isinstance(shown, str):
+        return f" Default: `{shown}`."
     return f" Default: `{value}`." if value not in (None, False, (), []) and not callable(value) else ""
 
 

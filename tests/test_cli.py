@@ -117,6 +117,38 @@ def test_several_files_at_fault_are_all_named(cli, config, task_files):
         assert field in found.err
 
 
+@pytest.mark.parametrize("spoil", ["no tokenizer", "bad weights", "no weights"])
+def test_validate_opens_the_model_folder(cli, config, tmp_path, model_folder, spoil):
+    folder = shutil.copytree(model_folder("bert"), tmp_path / "model")
+    if spoil == "no tokenizer":
+        (folder / "tokenizer.json").unlink()
+    elif spoil == "bad weights":
+        (folder / "model.safetensors").write_bytes(b"12345678 not weights")
+    else:
+        (folder / "model.safetensors").unlink()
+    found = cli("validate", config(model__source=str(folder)))
+    assert found.code == 2
+    assert "model.source:" in found.err
+
+
+def test_a_dev_file_of_one_row_and_one_class_is_enough(cli, config, tmp_path):
+    data = write_csv(tmp_path / "dev.csv", [("a fine film", "positive")])
+    assert cli("validate", config(task__dev={"source": str(data)})).code == 0
+
+
+def test_an_empty_mapping_is_no_configuration(cli, tmp_path):
+    (tmp_path / "c.yaml").write_text("{}")
+    found = cli("validate", tmp_path / "c.yaml")
+    assert found.code == 2
+    assert "model: required" in found.err
+
+
+def test_a_constant_text_column(cli, config, tmp_path):
+    data = write_csv(tmp_path / "same.csv", [("en", "ab"[i % 2]) for i in range(100)])
+    path = config(task__train={"source": str(data)}, task__dev=None)
+    refused(cli, path, tmp_path, "task.train: only 1 usable training rows")
+
+
 def test_local_data_is_checked_beside_a_remote_source(cli, config, task_files):
     path = config(task__train={"source": str(task_files.train), "text": "a"}, task__dev={"source": "owner/name"})
     assert "task.train.text" in cli("validate", path).err
@@ -128,7 +160,7 @@ def test_a_probe_with_too_little_data(cli, config, tmp_path):
     refused(cli, path, tmp_path, 'probe "tiny" has too little data (3 rows)')
 
 
-@pytest.mark.parametrize("out", ["FILE", "FILE/inside", "OTHER"])
+@pytest.mark.parametrize("out", ["FILE", "FILE/inside", "OTHER", "x" * 300])
 @pytest.mark.parametrize("command", ["run", "extract"])
 def test_places_where_no_folder_can_be_written(cli, config, tmp_path, model_folder, command, out):
     (tmp_path / "FILE").write_text("mine")
@@ -138,9 +170,21 @@ def test_places_where_no_folder_can_be_written(cli, config, tmp_path, model_fold
     before = sorted(tmp_path.rglob("*"))
     found = cli(command, *arguments, "--out", tmp_path / out, "--overwrite")
     assert found.code == 2
-    assert "--out:" in found.err
+    assert "--out:" in found.err or "File name too long" in found.err
+    assert "Traceback" not in found.err
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "OTHER" / "thesis.tex").read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["out", "out.partial"])
+def test_a_run_replaces_only_a_run(cli, config, tmp_path, name):
+    (tmp_path / name).mkdir()
+    for file in ("metrics.json", "thesis.tex"):
+        (tmp_path / name / file).write_text("mine")
+    found = cli("run", config(), "--out", tmp_path / "out", "--overwrite")
+    assert found.code == 2
+    assert "left alone" in found.err
+    assert (tmp_path / name / "thesis.tex").read_text() == "mine"
 
 
 def test_places_where_no_file_can_be_written(cli, config, tmp_path):

@@ -80,6 +80,7 @@ def test_a_missing_column_is_found_beside_an_unknown_key(raw):
         ("task", {}, "task.train: required"),
         ("seed", -1, "seed:"),
         ("selection", {"k": True}, "selection.k"),
+        ("selection", {"budget": True}, "selection.budget"),
         ("selection", {"budget": 0.5}, "is not a budget|leaves no parameters"),
         ("compare", "top_k", "compare: input should be a valid list"),
         ("model", {"source": "./no-such-folder"}, "does not exist"),

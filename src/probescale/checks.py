@@ -47,8 +47,9 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
             problems.append(one)
         return None
 
-    raw = attempt(_complete, raw, assignments) or {}
-    config = attempt(parse, raw) if raw else None
+    completed = attempt(_complete, raw, assignments)
+    config = attempt(parse, completed) if completed is not None else None
+    raw = completed or {}
     # A section with an unknown key is still checked further: a user wants to hear of every fault in one go.
     if selection := _section(SelectionConfig, raw.get("selection")):
         attempt(lookup, STRATEGIES, selection.strategy, field="selection.strategy")
@@ -91,17 +92,20 @@ def _section(section: type[S], raw: object) -> S | None:
 
 def _data_steps(task: TaskConfig) -> Iterator[Callable[[], object]]:
     """One check for every data section: local files are read, wheel sources checked for their form."""
-    from probescale.tasks.data import load_examples, load_tagged
+    from probescale.tasks.data import load_examples, load_tagged, read_labelled
 
-    sections = [("task.train", task.train, False), ("task.dev", task.dev, False)]
-    sections += [(f"task.probes.{n}.data", p.data, p.pooling == "token") for n, p in enumerate(task.probes)]
-    for field, data, tagged in sections:
+    sections = [("task.train", task.train, load_examples), ("task.dev", task.dev, read_labelled)]
+    sections += [
+        (f"task.probes.{n}.data", probe.data, load_tagged if probe.pooling == "token" else load_examples)
+        for n, probe in enumerate(task.probes)
+    ]
+    for field, data, load in sections:
         if data is None:
             continue
         if data.source.startswith("pypi:"):
             yield partial(parse_wheel_path, data.source, field=f"{field}.source")
         elif is_local(data.source):
-            yield partial(load_tagged if tagged else load_examples, data, field=field)
+            yield partial(load, data, field=field)
 
 
 def _check_together(config: RunConfig) -> None:
@@ -124,7 +128,10 @@ def _check_model(model: ModelConfig) -> None:
     if model.source.startswith("pypi:"):
         parse_wheel_path(model.source, field="model.source")
     elif is_local(model.source):
+        from probescale.models.loading import check_local_model
+
         check_architecture(model)
+        check_local_model(model.source)
 
 
 def check_architecture(model: ModelConfig) -> tuple[PreTrainedConfig, Family]:

@@ -141,7 +141,7 @@ def extract(
     kept = _layers(keep)
     from probescale.files import check_output_folder
 
-    out = check_output_folder(out, overwrite=overwrite, marker="probescale.json")
+    out = check_output_folder(out, overwrite=overwrite, markers=["probescale.json"])
     from probescale.progress import waiting
 
     with waiting("loading libraries"):
@@ -154,7 +154,7 @@ def extract(
     loaded = load_as_saved(model, revision)
     small = cut(loaded, kept)
     record = record_of(loaded, kept, small)
-    save_model(small, record | {"provenance": provenance(loaded)}, out)
+    save_model(small, record | {"provenance": provenance(loaded)}, out, overwrite=overwrite)
     before, after = record["params_original"], record["params"]
     _print(
         f"kept layers {layers_text(kept)} of {loaded.layers}: {after:,} of {before:,} parameters ({after / before:.1%})"
@@ -242,3 +242,7 @@ def main() -> None:
         app()
     except UserError as error:
         _fail(error)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _fail(UserError(f"{error.filename}: {error.strerror}", hint="check the path, the permissions and the disk"))

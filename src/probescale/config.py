@@ -141,7 +141,7 @@ class SelectionConfig(Section):
     strategy: str = Field(
         default="contiguous", description="Rule that chooses the layers; see `probescale list strategies`."
     )
-    budget: str | int | float | None = Field(
+    budget: str | Int | Annotated[float, Strict()] | None = Field(
         default=None, description="82M parameters, 23% of them, or 5x fewer; embeddings and head counted."
     )
     k: Int | None = Field(default=None, ge=1, description="Number of layers, instead of a budget.")
@@ -254,7 +254,7 @@ def problems_of(error: ValidationError, model: type[BaseModel]) -> list[UserErro
         elif fault["type"] == "missing":
             found.append(UserError("required, but missing", field=field))
         else:
-            said = fault["msg"].removeprefix("Value error, ").replace("tuple", "list")
+            said = fault["msg"].removeprefix("Value error, ").replace("tuple", "list").replace("Tuple", "list")
             value = fault["input"]
             shown = f" (found {value!r})" if isinstance(value, (str, int, float, bool, type(None))) else ""
             found.append(UserError(said[0].lower() + said[1:] + shown, field=field))

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -63,16 +63,16 @@ def whole_folder(target: Path) -> Iterator[Path]:
 
 def check_output_file(path: Path, *, field: str = "--out") -> Path:
     """Refuse, before any work, a place where no file can be written."""
-    if path.is_dir():
-        raise UserError(f'"{path}" is a folder', field=field, hint="give the name of a file")
+    if path.exists() and not (path.is_file() and not path.is_symlink()):
+        raise UserError(f'"{path}" is not an ordinary file', field=field, hint="give the name of a file")
     _check_parent(path, field)
     return path
 
 
-def check_output_folder(path: Path, *, overwrite: bool, marker: str, field: str = "--out") -> Path:
+def check_output_folder(path: Path, *, overwrite: bool, markers: Sequence[str], field: str = "--out") -> Path:
     """Refuse, before any work, a place where no folder can be written, and to replace a folder that is not ours.
 
-    Ours is a folder that holds the marker file, or nothing.
+    Ours is a folder that holds all the marker files, or nothing.
     """
     path = path.resolve()
     if path.is_file():
@@ -80,9 +80,10 @@ def check_output_folder(path: Path, *, overwrite: bool, marker: str, field: str 
     _check_parent(path, field)
     if path.exists() and not overwrite:
         raise UserError(f'"{path}" already exists', field=field, hint="choose another folder, or add --overwrite")
-    if path.exists() and any(path.iterdir()) and not (path / marker).is_file():
+    missing = [name for name in markers if not (path / name).is_file()]
+    if path.exists() and any(path.iterdir()) and missing:
         raise UserError(
-            f'"{path}" has no {marker}: it was not written by this command, and is left alone',
+            f'"{path}" has no {missing[0]}: it was not written by this command, and is left alone',
             field=field,
             hint="choose another folder",
         )

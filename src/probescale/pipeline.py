@@ -21,7 +21,7 @@ from probescale.models.parameters import Parameters
 from probescale.models.surgery import extract, record_of, save_model
 from probescale.probing.probe import check_probes, probe
 from probescale.probing.scores import ProbeScores, load_scores
-from probescale.progress import console
+from probescale.progress import console, waiting
 from probescale.provenance import provenance
 from probescale.recovery.recover import predict, recover
 from probescale.recovery.result import Measured, RunResult
@@ -37,7 +37,8 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
 
     Until then the work stands in `out.partial`; the same call goes on from there after an interruption.
     """
-    out = check_output_folder(Path(out), overwrite=overwrite, marker="metrics.json")
+    out = check_output_folder(Path(out), overwrite=overwrite, markers=["config.yaml", "selection.json", "metrics.json"])
+    check_output_folder(_partial(out), overwrite=True, markers=["identity.json"])
     task, loaded = prepare(config)
     made = provenance(loaded, task, config.seed)
     with _work_folder(out, config, made) as work:
@@ -138,7 +139,7 @@ class _Measurer:
         )
         if save_with is not None:
             record = record_of(self.loaded, kept, model) | {"selection": save_with.model_dump(mode="json")}
-            save_model(model, record, model_folder)
+            save_model(model, record, model_folder, overwrite=True)
         measured.save(path)
         return measured
 
@@ -148,13 +149,18 @@ class _Measurer:
         recover(model, task.train, config.recovery, max_length=length, seed=config.seed, title=f"fine-tuning: {name}")
         predicted = predict(model, task.dev, max_length=length, title=f"evaluating: {name}")
         gold = np.array(task.dev.labels)
-        return model, task.measure(gold, predicted), interval(task.measure, gold, predicted, config.seed)
+        with waiting("resampling"):
+            return model, task.measure(gold, predicted), interval(task.measure, gold, predicted, config.seed)
+
+
+def _partial(out: Path) -> Path:
+    return out.with_name(out.name + ".partial")
 
 
 @contextmanager
 def _work_folder(out: Path, config: RunConfig, made: dict[str, Any]) -> Iterator[Path]:
     """`out.partial`, with what an interrupted run of exactly this work left there; it becomes `out` at the end."""
-    work = out.with_name(out.name + ".partial")
+    work = _partial(out)
     identity = json.dumps({**made, "command": None, "config": config.model_dump(mode="json")}, sort_keys=True)
     mark = work / "identity.json"
     if mark.is_file() and mark.read_text(encoding="utf-8") == identity:

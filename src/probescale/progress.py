@@ -30,7 +30,7 @@ class _Rate(ProgressColumn):
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
     """Yield a function to call with the number of items done since the last call."""
     columns = (
-        TextColumn("{task.description:<28}"),
+        TextColumn("{task.description:<28}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         _Rate(),
@@ -47,5 +47,5 @@ def waiting(title: str) -> Iterator[None]:
     if not console.is_terminal:
         yield
         return
-    with console.status(title):
+    with console.status(Text(title)):
         yield

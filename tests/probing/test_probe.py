@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 from probescale.config import ProbingConfig
 from probescale.errors import UserError
@@ -67,7 +68,8 @@ def test_a_probe_that_runs_out_of_steps_says_so(layers, monkeypatch):
     monkeypatch.setattr("probescale.probing.linear.MAX_STEPS", 2)
     parts = split_parts(layers.labels, None, 0.2, seed=0)
     assert parts is not None
-    assert not fit_probe(layers.features[1], layers.labels, parts, (1.0,), METRICS["accuracy"]).converged
+    with pytest.warns(ConvergenceWarning):
+        assert not fit_probe(layers.features[1], layers.labels, parts, (1.0,), METRICS["accuracy"]).converged
 
 
 def test_parts_is_what_fit_probe_uses(layers):

@@ -109,7 +109,7 @@ def test_without_dev_a_part_of_train_is_set_aside(tmp_path):
 @pytest.mark.parametrize(
     ("values", "names"),
     [
-        ([1, "1", 1.0, " 1 ", 0, "0"], ("0", "1")),
+        ([1, "1", 1.0, " 1 ", "1.0", 0, "0", "0.0"], ("0", "1")),
         (["--1", "²", "--1", "²"], ("--1", "²")),
         ([True, False, True, False], ("False", "True")),
     ],
@@ -131,6 +131,12 @@ def test_what_is_no_label(tmp_path, value):
 def test_repeated_sentences_are_tagged_once(tmp_path):
     (tmp_path / "a.conll").write_text("The\tDT\nend\tNN\n\n" * 50 + "An\tDT\nend\tNN\n")
     assert len(load_tagged(DataConfig(source=str(tmp_path / "a.conll"), text=1, label=2), field="x")) == 2
+
+
+def test_words_that_are_no_texts(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": [["a", "b"]], "label": ["X"]}))
+    with pytest.raises(UserError, match="words must be plain texts"):
+        load_tagged(DataConfig(source=str(tmp_path / "a.jsonl")), field="x")
 
 
 def test_a_tagging_probe_reads_conll(tmp_path):

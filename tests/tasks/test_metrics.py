@@ -22,3 +22,4 @@ def test_the_interval_is_that_of_the_binomial_and_follows_the_seed():
     exact = binomtest(400, 500).proportion_ci()
     assert (low, high) == pytest.approx((exact.low, exact.high), abs=0.01)
     assert interval(METRICS["accuracy"], gold, predicted, seed=0) == (low, high)
+    assert interval(METRICS["accuracy"], gold[:1], gold[:1], seed=0) == (1.0, 1.0)

@@ -53,6 +53,9 @@ def test_conll_with_documents_comments_and_a_hash_token(tmp_path):
     file.write_text("# doc wsj_0001\nThe\tDT\n#\t#\n\n\nEnd\tNN\n")
     roles: dict[str, str | int] = {"text": 1, "label": 2}
     assert read(file, roles) == {"text": [["The", "#"], ["End"]], "label": [["DT", "#"], ["NN"]]}
+    universal = tmp_path / "c.conll"
+    universal.write_text("# text = a b c d e f g\n1\tThe\tthe\tDET\tDT\t_\t2\tdet\t_\t_\n")
+    assert read(universal, {"text": 2, "label": 5}) == {"text": [["The"]], "label": [["DT"]]}
     spaced = tmp_path / "b.txt"
     spaced.write_text("-DOCSTART- -X- O O\n\nEU NNP B-NP B-ORG\n\nnow RB O O\n")
     assert read(spaced, {"text": 1, "label": 2}) == {"text": [["EU"], ["now"]], "label": [["NNP"], ["RB"]]}

@@ -22,7 +22,7 @@ class Family:
     blocks: str  # path of the stack of layers
     embeddings: str  # path of everything before the first layer
     layer_count: str = "num_hidden_layers"  # its name in the config
-    positions_before_text: int = 0  # learned positions that no token gets; RoBERTa's start behind the padding's
+    positions_behind_padding: bool = False  # RoBERTa's learned positions begin behind the padding token's number
     pooling: str = "cls"  # what a sentence probe looks at
     first_block_only: tuple[str, ...] = ()  # weights that only the first block has, and that serve all blocks
     backbone: str = "AutoModel"  # stock class without a head
@@ -35,7 +35,8 @@ class Family:
     def longest_input(self, config: PreTrainedConfig) -> int | None:
         """Tokens that the model can take; None where positions are relative."""
         positions = getattr(config, "max_position_embeddings", None)
-        return positions - self.positions_before_text if positions else None
+        unused = max(config.pad_token_id or 0, 1) + 1 if self.positions_behind_padding else 0
+        return positions - unused if positions else None
 
     def stack(self, model: PreTrainedModel) -> nn.ModuleList:
         """The layers of any stock class of this family."""
@@ -58,14 +59,14 @@ FAMILIES: dict[str, Family] = {
             model_types=("roberta",),
             blocks="encoder.layer",
             embeddings="embeddings",
-            positions_before_text=2,
+            positions_behind_padding=True,
         ),
         Family(
             name="mpnet",
             model_types=("mpnet",),
             blocks="encoder.layer",
             embeddings="embeddings",
-            positions_before_text=2,
+            positions_behind_padding=True,
         ),
         Family(
             name="t5-encoder",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 import transformers
+from safetensors import safe_open
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from probescale.errors import UserError
@@ -51,7 +52,20 @@ class LoadedModel:
 
 
 def read_config(source: str, revision: str | None = None, *, field: str = "model.source") -> PreTrainedConfig:
-    return _config(model_folder(source, revision, field=field), field=field)
+    """The model's config alone: from the hub, nothing else is fetched."""
+    return _config(model_folder(source, revision, field=field, config_only=True), field=field)
+
+
+def check_local_model(source: str, *, field: str = "model.source") -> None:
+    """Refuse a local folder whose tokenizer or weights cannot be read, without loading the weights."""
+    folder = model_folder(source, field=field)
+    load_tokenizer(folder, _config(folder, field=field), field=field)
+    for path in _weight_files(folder, field=field):
+        try:
+            with safe_open(path, "pt"):
+                pass
+        except Exception as error:  # whatever is wrong with the file
+            raise UserError(f"{path} is not a safetensors file: {error}", field=field) from error
 
 
 def load_classifier(
@@ -128,12 +142,7 @@ def _load(
     cls: type, folder: Path, *, field: str, **options: object
 ) -> tuple[PreTrainedModel, dict[str, Iterable[str]]]:
     """from_pretrained in float32 (a float16 checkpoint would otherwise train in float16), never from pickle."""
-    if not any(folder.glob("*.safetensors")):
-        raise UserError(
-            f"{folder} has no safetensors weights",
-            field=field,
-            hint="save it with save_pretrained; pickles are not read",
-        )
+    _weight_files(folder, field=field)
     try:
         with waiting("loading the model"), quiet_transformers():
             loaded, info = cls.from_pretrained(  # type: ignore[attr-defined]
@@ -147,6 +156,17 @@ def _load(
     except Exception as error:  # whatever the library makes of wrong or broken files
         raise UserError(f"{folder} cannot be loaded: {str(error).strip().splitlines()[0]}", field=field) from error
     return loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval(), info
+
+
+def _weight_files(folder: Path, *, field: str) -> list[Path]:
+    files = sorted(folder.glob("model*.safetensors"))
+    if not files:
+        raise UserError(
+            f"{folder} has no safetensors weights",
+            field=field,
+            hint="save it with save_pretrained; pickles are not read",
+        )
+    return files
 
 
 def _prefix(model: PreTrainedModel) -> str:

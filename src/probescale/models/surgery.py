@@ -11,7 +11,7 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from probescale.errors import UserError
-from probescale.files import whole_folder, write_json
+from probescale.files import check_output_folder, whole_folder, write_json
 from probescale.models.counting import count_parameters
 from probescale.models.families import Family
 from probescale.models.loading import LoadedModel, quiet_transformers
@@ -42,9 +42,10 @@ def extract(loaded: LoadedModel, kept: Sequence[int]) -> LoadedModel:
     return replace(loaded, model=child.eval())
 
 
-def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str) -> None:
+def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, *, overwrite: bool = False) -> None:
     """Weights as safetensors, config, tokenizer, and probescale.json with where the model comes from."""
-    with whole_folder(Path(folder)) as partial, quiet_transformers():
+    folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[RECORD])
+    with whole_folder(folder) as partial, quiet_transformers():
         loaded.model.save_pretrained(partial)
         as_new(loaded.tokenizer).save_pretrained(partial)
         write_json(partial / RECORD, record)

@@ -27,6 +27,8 @@ def load_tokenizer(folder: Path, config: PreTrainedConfig, *, field: str) -> Pre
         raise _unusable(folder, "it is a slow one, which cannot align words", field)
     if tokenizer.pad_token_id is None:
         raise _unusable(folder, "it has no padding token", field)
+    if config.pad_token_id is not None and tokenizer.pad_token_id != config.pad_token_id:
+        raise _unusable(folder, f"it pads with {tokenizer.pad_token_id}, the model with {config.pad_token_id}", field)
     if len(tokenizer) > config.vocab_size:
         raise _unusable(folder, f"it has {len(tokenizer)} pieces, the model {config.vocab_size} embeddings", field)
     return tokenizer

@@ -52,7 +52,7 @@ def label_features(
     title = f"representations: {prop.name}"
     if isinstance(data, TaggedSentences):
         inputs, tags, owners = word_inputs(loaded, data, length)
-        check_parts(prop.name, tags, split_parts(tags, owners, config.probing.validation, config.seed))
+        check_parts(prop.name, tags, split_parts(tags, owners, config.probing.validation, config.seed), owners)
         return LabelledFeatures(represent(loaded, inputs, batch, title), tags, owners), "token"
     pooling = loaded.family.pooling if prop.pooling == "auto" else prop.pooling
     features = represent(loaded, sentence_inputs(loaded, data, pooling, length), batch, title)
@@ -101,13 +101,14 @@ def check_probes(task: Task, config: RunConfig) -> None:
         if isinstance(data, TaggedSentences):
             groups = np.repeat(np.arange(len(data)), [len(tags) for tags in data.tags])
         labels = np.array(data.labels if isinstance(data, Examples) else [tag for tags in data.tags for tag in tags])
-        check_parts(prop.name, labels, split_parts(labels, groups, config.probing.validation, config.seed))
+        check_parts(prop.name, labels, split_parts(labels, groups, config.probing.validation, config.seed), groups)
 
 
-def check_parts(name: str, labels: np.ndarray, parts: Parts | None) -> Parts:
+def check_parts(name: str, labels: np.ndarray, parts: Parts | None, groups: np.ndarray | None = None) -> Parts:
     if parts is None or len(np.unique(labels[parts.fit])) < 2:
+        size = f"{len(labels)} rows" if groups is None else f"{len(np.unique(groups))} different sentences"
         raise UserError(
-            f'probe "{name}" has too little data ({len(labels)} rows) to be trained and tested',
+            f'probe "{name}" has too little data ({size}) to be trained and tested',
             field="task.probes",
             hint="give it more examples of every class, or change probing.validation",
         )

@@ -75,16 +75,21 @@ def load_examples(
     names: tuple[str, ...] | None = None,
 ) -> Examples:
     """Read labelled texts. `names` are the labels of train, when this is dev: others are errors."""
+    texts, pairs, labels = read_labelled(data, field=field)
+    labels = [(rename or {}).get(label, label) for label in labels]
+    names = names or _label_names(labels, field=f"{field}.label", column=data.label)
+    return Examples(texts, pairs, _numbers(labels, names, field=f"{field}.label"), names)
+
+
+def read_labelled(data: DataConfig, *, field: str) -> tuple[tuple[str, ...], tuple[str, ...] | None, list[str]]:
+    """Texts, second texts and label values, each checked on its own."""
     wanted: dict[str, str | int] = {"text": data.text, "label": data.label}
     if data.pair is not None:
         wanted["pair"] = data.pair
     columns = read_columns(data.source, data.split, wanted, field=field)
     texts = _texts(columns["text"], field=f"{field}.text", column=data.text)
     pairs = _texts(columns["pair"], field=f"{field}.pair", column=data.pair) if data.pair is not None else None
-    labels = _label_texts(columns["label"], field=f"{field}.label", column=data.label)
-    labels = [(rename or {}).get(label, label) for label in labels]
-    names = names or _label_names(labels, field=f"{field}.label", column=data.label)
-    return Examples(texts, pairs, _numbers(labels, names, field=f"{field}.label"), names)
+    return texts, pairs, _label_texts(columns["label"], field=f"{field}.label", column=data.label)
 
 
 def load_tagged(data: DataConfig, *, field: str) -> TaggedSentences:
@@ -97,6 +102,8 @@ def load_tagged(data: DataConfig, *, field: str) -> TaggedSentences:
                 field=f"{field}.{role}",
                 hint="give a CoNLL file (.conll, .txt), or columns that hold lists",
             )
+    if not all(isinstance(word, str) for words in columns["text"] for word in words):
+        raise UserError("words must be plain texts", field=f"{field}.text", hint="name the column with the words")
     sentences = {tuple(words): tags for words, tags in zip(columns["text"], columns["label"], strict=True) if words}
     rows = list(sentences.items())  # a repeated sentence would stand on both sides of a split
     if not rows:
@@ -200,16 +207,19 @@ def _label_texts(values: list[Any], *, field: str, column: object) -> list[str]:
         raise UserError(
             f'column "{column}" has {len(bad)} rows without a label, first in row {bad[0]}',
             field=field,
-            hint="remove these rows",
+            hint="labels are texts or numbers; remove or mend these rows",
         )
     return [text for text in texts if text]
 
 
 def _label_text(value: object) -> str | None:
-    """1, 1.0, "1" and " 1 " are the same label; None for what is no label."""
+    """1, 1.0, "1", "1.0" and " 1 " are the same label; None for what is no label."""
     if isinstance(value, float):
-        return str(int(value)) if value.is_integer() else None if math.isnan(value) else str(value)
-    return str(value).strip() if isinstance(value, (str, int)) else None
+        return None if math.isnan(value) else str(value).removesuffix(".0")
+    if not isinstance(value, (str, int)):
+        return None
+    text = str(value).strip()
+    return text.removesuffix(".0") if _is_integer(text.removesuffix(".0")) else text
 
 
 def _label_names(labels: list[str], *, field: str, column: object) -> tuple[str, ...]:

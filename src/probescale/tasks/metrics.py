@@ -32,12 +32,13 @@ def matthews(gold: np.ndarray, predicted: np.ndarray) -> float:
 
 
 def interval(metric: Metric, gold: np.ndarray, predicted: np.ndarray, seed: int) -> tuple[float, float]:
-    """95 % bootstrap interval of a metric over the examples it was measured on."""
+    """95 % bootstrap interval of a metric over the examples it was measured on; of one example, its value."""
     from scipy.stats import bootstrap
 
-    found = bootstrap(
-        (gold, predicted), metric, paired=True, vectorized=False, n_resamples=1000, method="percentile", rng=seed
-    )
+    if len(gold) < 2:
+        return metric(gold, predicted), metric(gold, predicted)
+    draws = {"n_resamples": 1000, "batch": 100, "method": "percentile", "rng": seed}  # in batches: memory stays flat
+    found = bootstrap((gold, predicted), metric, paired=True, vectorized=False, **draws)
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
 

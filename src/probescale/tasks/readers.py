@@ -131,18 +131,20 @@ def read_arrow(path: Path) -> Columns:
 @reads(".conll", ".txt")
 def read_conll(path: Path) -> Columns:
     """One word a line, blank lines between sentences. Columns are "1", "2", ...; a value is a sentence's list."""
+    with _text(path) as file:
+        lines = file.read().split("\n")
+    delimiter = "\t" if any("\t" in line for line in lines) else None  # None: any blanks
     sentences: list[list[list[str]]] = [[]]
     width = 0
-    with _text(path) as file:
-        for number, line in enumerate(file, 1):
-            cells = line.rstrip("\n").split("\t") if "\t" in line else line.split()
-            if not line.strip() or cells[0] == "-DOCSTART-":
-                sentences.append([])
-            elif width in (0, len(cells)) and not (width == 0 and line.startswith("# ")):
-                width = len(cells)
-                sentences[-1].append(cells)
-            elif not line.startswith("#"):  # a comment has another width than the rows; a "#" token has not
-                raise ValueError(f"line {number} has {len(cells)} columns, the lines before it {width}")
+    for number, line in enumerate(lines, 1):
+        cells = line.split(delimiter)
+        if not line.strip() or cells[0] == "-DOCSTART-":
+            sentences.append([])
+        elif width in (0, len(cells)) and not (width == 0 and line.startswith("# ")):
+            width = len(cells)
+            sentences[-1].append(cells)
+        elif not line.startswith("#"):  # a comment has another width than the rows; a "#" token has not
+            raise ValueError(f"line {number} has {len(cells)} columns, the lines before it {width}")
     kept = [sentence for sentence in sentences if sentence]
     return {str(c + 1): [[cells[c] for cells in sentence] for sentence in kept] for c in range(width)}
 

@@ -45,6 +45,7 @@ def load_task(config: TaskConfig, seed: int) -> Task:
     """Read and check both parts. Dev is used for the final figures and for nothing else."""
     lookup(METRICS, config.metric, field="task.metric")
     raw = load_examples(config.train, field="task.train", rename=config.labels)
+    _refuse_too_few(without_repeats(raw))
     if config.dev is not None:
         dev = load_examples(config.dev, field="task.dev", rename=config.labels, names=raw.names)
         if (raw.pairs is None) != (dev.pairs is None):
@@ -59,14 +60,18 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         named = f"held out ({DEV_SHARE:.0%} of train)"
     repeats = len(raw) - len(train) - (0 if config.dev else len(dev))
     train = sample(train, config.max_train, seed)
+    _refuse_too_few(train)
+    probe_data = {probe.name: _probe_data(probe, n, train, dev) for n, probe in enumerate(config.probes)}
+    return Task(config.name, config.metric, train, dev, named, repeats, probe_data)
+
+
+def _refuse_too_few(train: Examples) -> None:
     if len(train) < 10 or len(set(train.labels)) < 2:
         raise UserError(
             f"only {len(train)} usable training rows in {len(set(train.labels))} classes remain",
             field="task.train",
             hint="give at least 10 different texts and two classes",
         )
-    probe_data = {probe.name: _probe_data(probe, n, train, dev) for n, probe in enumerate(config.probes)}
-    return Task(config.name, config.metric, train, dev, named, repeats, probe_data)
 
 
 def _probe_data(probe: ProbeConfig, number: int, train: Examples, dev: Examples) -> Examples | TaggedSentences:
