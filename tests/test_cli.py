@@ -36,7 +36,7 @@ def config(tmp_path, model_folder, task_files):
     return write
 
 
-def refused(cli, path, tmp_path, *says):
+def assert_refused(cli, path, tmp_path, *says):
     """The run is refused with these words, and leaves nothing behind. `validate` says the same."""
     before = sorted(tmp_path.iterdir())
     for command in (["run", path, "--out", tmp_path / "out"], ["validate", path]):
@@ -52,36 +52,40 @@ def refused(cli, path, tmp_path, *says):
 
 def test_a_wrong_data_path(cli, config, tmp_path):
     path = config(task__train={"source": "nowhere/train.csv"})
-    refused(cli, path, tmp_path, 'task.train.source: "nowhere/train.csv" does not exist', "next:")
+    assert_refused(cli, path, tmp_path, 'task.train.source: "nowhere/train.csv" does not exist', "next:")
 
 
 def test_a_wrong_model_path(cli, config, tmp_path):
-    refused(cli, config(model__source="./nowhere"), tmp_path, 'model.source: "./nowhere" does not exist')
+    assert_refused(cli, config(model__source="./nowhere"), tmp_path, 'model.source: "./nowhere" does not exist')
 
 
 def test_an_empty_file(cli, config, tmp_path):
     (tmp_path / "empty.csv").write_text("")
-    refused(cli, config(task__train={"source": str(tmp_path / "empty.csv")}), tmp_path, "empty.csv is empty")
+    assert_refused(cli, config(task__train={"source": str(tmp_path / "empty.csv")}), tmp_path, "empty.csv is empty")
 
 
 def test_a_missing_column(cli, config, tmp_path, task_files):
     path = config(task__train={"source": str(task_files.train), "text": "review"})
-    refused(cli, path, tmp_path, 'task.train.text: column "review" is not in', "use one of: text, label")
+    assert_refused(cli, path, tmp_path, 'task.train.text: column "review" is not in', "use one of: text, label")
 
 
 def test_one_class_only(cli, config, tmp_path):
     data = write_csv(tmp_path / "one.csv", [(text, "good") for text, _ in labelled_rows(30)])
-    refused(cli, config(task__train={"source": str(data)}), tmp_path, 'task.train.label: column "label" has one class')
+    assert_refused(
+        cli, config(task__train={"source": str(data)}), tmp_path, 'task.train.label: column "label" has one class'
+    )
 
 
 def test_a_label_unseen_in_train(cli, config, tmp_path):
     data = write_csv(tmp_path / "dev.csv", [("a fine film", "positive"), ("a so-so film", "neutral")])
-    refused(cli, config(task__dev={"source": str(data)}), tmp_path, 'label "neutral" in row 2 does not occur in train')
+    assert_refused(
+        cli, config(task__dev={"source": str(data)}), tmp_path, 'label "neutral" in row 2 does not occur in train'
+    )
 
 
 def test_a_text_column_of_numbers(cli, config, tmp_path):
     data = write_csv(tmp_path / "ids.csv", [(str(i), "ab"[i % 2]) for i in range(30)])
-    refused(
+    assert_refused(
         cli, config(task__train={"source": str(data)}), tmp_path, 'column "text" holds numbers (first: 0), not text'
     )
 
@@ -90,21 +94,23 @@ def test_a_text_column_of_numbers(cli, config, tmp_path):
 def test_an_unknown_model_type(cli, config, tmp_path, model_type):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text(json.dumps({"model_type": model_type}))
-    refused(cli, config(model__source=str(tmp_path / "model")), tmp_path, "model.source:", model_type)
+    assert_refused(cli, config(model__source=str(tmp_path / "model")), tmp_path, "model.source:", model_type)
 
 
 def test_a_budget_too_small(cli, config, tmp_path):
     path = config(selection={"budget": "10K"})
-    refused(cli, path, tmp_path, "selection.budget: 10K allows 10,000 parameters", "the smallest budget is")
+    assert_refused(cli, path, tmp_path, "selection.budget: 10K allows 10,000 parameters", "the smallest budget is")
 
 
 def test_more_layers_than_there_are(cli, config, tmp_path):
-    refused(cli, config(selection={"k": 9}), tmp_path, "selection.k: k=9, but the model has 4 layers")
+    assert_refused(cli, config(selection={"k": 9}), tmp_path, "selection.k: k=9, but the model has 4 layers")
 
 
 def test_inputs_longer_than_the_model_takes(cli, config, tmp_path):
     path = config(model__max_length=512)
-    refused(cli, path, tmp_path, "model.max_length: 512 tokens are more than the model can take", "use at most 128")
+    assert_refused(
+        cli, path, tmp_path, "model.max_length: 512 tokens are more than the model can take", "use at most 128"
+    )
 
 
 def test_several_files_at_fault_are_all_named(cli, config, task_files):
@@ -146,7 +152,7 @@ def test_an_empty_mapping_is_no_configuration(cli, tmp_path):
 def test_a_constant_text_column(cli, config, tmp_path):
     data = write_csv(tmp_path / "same.csv", [("en", "ab"[i % 2]) for i in range(100)])
     path = config(task__train={"source": str(data)}, task__dev=None)
-    refused(cli, path, tmp_path, "task.train: only 1 usable training rows")
+    assert_refused(cli, path, tmp_path, "task.train: only 1 usable training rows")
 
 
 def test_local_data_is_checked_beside_a_remote_source(cli, config, task_files):
@@ -157,7 +163,7 @@ def test_local_data_is_checked_beside_a_remote_source(cli, config, task_files):
 def test_a_probe_with_too_little_data(cli, config, tmp_path):
     data = write_csv(tmp_path / "few.csv", [("good", "a"), ("bad", "b"), ("fine", "a")])
     path = config(task__probes=[{"name": "tiny", "data": {"source": str(data)}}])
-    refused(cli, path, tmp_path, 'probe "tiny" has too little data (3 rows)')
+    assert_refused(cli, path, tmp_path, 'probe "tiny" has too little data (3 rows)')
 
 
 @pytest.mark.parametrize("out", ["FILE", "FILE/inside", "OTHER", "x" * 300])
@@ -207,7 +213,7 @@ def test_json_is_printed_as_it_is(cli, tmp_path):
 
 def test_too_few_rows(cli, config, tmp_path):
     data = write_csv(tmp_path / "few.csv", labelled_rows(6))
-    refused(cli, config(task__train={"source": str(data)}), tmp_path, "task.train: only 6 usable training rows")
+    assert_refused(cli, config(task__train={"source": str(data)}), tmp_path, "task.train: only 6 usable training rows")
 
 
 def test_weights_that_are_missing(cli, tmp_path, model_folder):
