@@ -8,7 +8,8 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports the hub client: te
 
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ from transformers import (
     T5ForTokenClassification,
     set_seed,
 )
+
+from probescale.models.families import Family
 
 SHARED = Path(__file__).parents[2] / "shared"  # real data and weights; absent in most checkouts
 FAMILIES = ("bert", "roberta", "mpnet", "t5-encoder")
@@ -170,6 +173,19 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
         return made[family]
 
     return folder
+
+
+@contextmanager
+def layers_skipped(model: PreTrainedModel, family: Family, kept: tuple[int, ...]) -> Iterator[None]:
+    """The independent route to a cut: the parent itself, with dropped blocks handing on what they were given."""
+
+    def skip(_module, args, output):
+        return (args[0], *output[1:]) if isinstance(output, tuple) else args[0]
+
+    handles = [block.register_forward_hook(skip) for i, block in enumerate(family.stack(model), 1) if i not in kept]
+    yield
+    for handle in handles:
+        handle.remove()
 
 
 def real_weights(name: str) -> Path:

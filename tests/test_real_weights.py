@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import SHARED, real_weights
+from conftest import SHARED, layers_skipped, real_weights
 from probescale.checks import check
 from probescale.models.families import backbone
 from probescale.models.loading import load_as_saved
@@ -40,13 +40,7 @@ def test_a_cut_of_real_weights_equals_the_parent_with_layers_skipped(name, tmp_p
     batch = loaded.tokenizer(TEXTS, padding=True, return_tensors="pt")
     save_model(extract(loaded, kept), {}, tmp_path / name)
 
-    def skip(_module, args, output):
-        return (args[0], *output[1:]) if isinstance(output, tuple) else args[0]
-
-    for number, block in enumerate(loaded.family.stack(loaded.model), 1):
-        if number not in kept:
-            block.register_forward_hook(skip)
-    with torch.no_grad():
+    with torch.no_grad(), layers_skipped(loaded.model, loaded.family, kept):
         expected = backbone(loaded.model)(**batch).last_hidden_state.numpy()
     (tmp_path / "fresh.py").write_text(FRESH)
     command = [sys.executable, str(tmp_path / "fresh.py"), str(tmp_path / name), str(tmp_path / "out.npy"), *TEXTS]

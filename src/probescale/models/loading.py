@@ -15,7 +15,7 @@ from safetensors import safe_open
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from probescale.errors import UserError
-from probescale.models.families import Family, family_of
+from probescale.models.families import Family, backbone_prefix, family_of
 from probescale.models.tokenizers import load_tokenizer
 from probescale.progress import waiting
 from probescale.sources import model_folder
@@ -80,8 +80,10 @@ def load_classifier(
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
     model, info = _load(auto, folder, field=field, ignore_mismatched_sizes=True, **labels)
     new = {*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])}
-    _refuse_missing({n for n in new if n.startswith(_prefix(model)) and ".pooler." not in n}, folder, field=field)
-    new |= {name for name in model.state_dict() if not name.startswith(_prefix(model))}
+    _refuse_missing(
+        {n for n in new if n.startswith(backbone_prefix(model)) and ".pooler." not in n}, folder, field=field
+    )
+    new |= {name for name in model.state_dict() if not name.startswith(backbone_prefix(model))}
     _draw(model, family, new, seed)
     return LoadedModel(model, tokenizer, family, source, fingerprint(model, without=new))
 
@@ -97,7 +99,7 @@ def load_as_saved(source: str, revision: str | None = None, *, field: str = "MOD
     if config.is_encoder_decoder:  # the encoder is cut alone, out of the whole model
         saved_as = bare
     model, info = _load(saved_as, folder, field=field)
-    if saved_as is not bare and any(not name.startswith(_prefix(model)) for name in info["missing_keys"]):
+    if saved_as is not bare and any(not name.startswith(backbone_prefix(model)) for name in info["missing_keys"]):
         model, info = _load(bare, folder, field=field)  # the config names a head that the checkpoint does not have
     if info["missing_keys"] and all(name.startswith("pooler.") for name in info["missing_keys"]):
         model, info = _load(bare, folder, field=field, add_pooling_layer=False)  # nor a pooler: do not invent one
@@ -109,8 +111,8 @@ def fingerprint(model: PreTrainedModel, without: Collection[str] = ()) -> str:
     """sha256 over names and values of the backbone's weights, the same whatever head sits on it."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
-        if name.startswith(_prefix(model)) and name not in without:
-            digest.update(name.removeprefix(_prefix(model)).encode())
+        if name.startswith(backbone_prefix(model)) and name not in without:
+            digest.update(name.removeprefix(backbone_prefix(model)).encode())
             digest.update(tensor.detach().contiguous().cpu().numpy().data)
     return digest.hexdigest()
 
@@ -167,11 +169,6 @@ def _weight_files(folder: Path, *, field: str) -> list[Path]:
             hint="save it with save_pretrained; pickles are not read",
         )
     return files
-
-
-def _prefix(model: PreTrainedModel) -> str:
-    """How the names of the backbone's weights begin."""
-    return "" if model.base_model is model else f"{model.base_model_prefix}."
 
 
 def _refuse_missing(names: set[str], folder: Path, *, field: str) -> None:

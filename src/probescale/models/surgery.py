@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from probescale.errors import UserError
 from probescale.files import check_output_folder, whole_folder, write_json
 from probescale.models.counting import count_parameters
-from probescale.models.families import Family
+from probescale.models.families import Family, backbone_prefix
 from probescale.models.loading import LoadedModel, quiet_transformers
 from probescale.models.tokenizers import as_new
 
@@ -70,8 +70,7 @@ def record_of(loaded: LoadedModel, kept: Sequence[int], child: LoadedModel) -> d
 
 def _renumbered(parent: PreTrainedModel, family: Family, kept: Sequence[int]) -> dict[str, Any]:
     """The parent's weights under the names they have in the child."""
-    prefix = "" if parent.base_model is parent else f"{parent.base_model_prefix}."
-    stack = f"{prefix}{family.blocks}."
+    stack = f"{backbone_prefix(parent)}{family.blocks}."
     outside: dict[str, Any] = {}
     inside: dict[int, dict[str, Any]] = {}  # layer -> name within the block -> weight
     for name, weight in parent.state_dict().items():

@@ -16,7 +16,8 @@ import pyarrow as pa
 from pyarrow import csv, ipc, parquet
 
 from probescale.errors import Problems, UserError, did_you_mean
-from probescale.sources import hub_unreachable, local_path
+from probescale.progress import console
+from probescale.sources import hub_bars_only_in_a_terminal, hub_unreachable, local_path
 
 Columns = dict[str, list[Any]]
 Reader = Callable[[Path], Columns]
@@ -162,7 +163,9 @@ def _read_hub(source: str, split: str | None, *, field: str) -> Columns:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     name, _, config = source.partition(":")
-    datasets.disable_progress_bars()
+    hub_bars_only_in_a_terminal()
+    if not console.is_terminal:
+        datasets.disable_progress_bars()
     try:
         if not constants.HF_HUB_OFFLINE:
             HfApi().dataset_info(name, timeout=10)  # answers at once where `datasets` would retry for half a minute
