@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from probescale.config import ModelConfig, RunConfig, SelectionConfig, TaskConfig, parse, read_yaml, set_value
+from probescale.config import (
+    ModelConfig,
+    ProbeConfig,
+    RunConfig,
+    SelectionConfig,
+    TaskConfig,
+    parse,
+    read_yaml,
+    set_value,
+)
 from probescale.errors import Problems, UserError, lookup
 from probescale.selection.budget import parse_budget
 from probescale.selection.strategies import STRATEGIES
 from probescale.sources import is_local, parse_wheel_path
 from probescale.tasks.builtin import fill_in
 from probescale.tasks.metrics import METRICS
+from probescale.tasks.structural import PROPERTIES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -59,6 +69,9 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
     task, model = _section(TaskConfig, raw.get("task")), _section(ModelConfig, raw.get("model"))
     if task:
         attempt(lookup, METRICS, task.metric, field="task.metric")
+        for number, probe in enumerate(task.probes):
+            if probe.property is not None:
+                attempt(lookup, PROPERTIES, probe.property, field=f"task.probes.{number}.property")
         for step in _data_steps(task):
             attempt(step)
     if model:
@@ -92,13 +105,10 @@ def _section(section: type[S], raw: object) -> S | None:
 
 def _data_steps(task: TaskConfig) -> Iterator[Callable[[], object]]:
     """One check for every data section: local files are read, wheel sources checked for their form."""
-    from probescale.tasks.data import load_examples, load_tagged, read_labelled
+    from probescale.tasks.data import load_examples, read_labelled
 
     sections = [("task.train", task.train, load_examples), ("task.dev", task.dev, read_labelled)]
-    sections += [
-        (f"task.probes.{n}.data", probe.data, load_tagged if probe.pooling == "token" else load_examples)
-        for n, probe in enumerate(task.probes)
-    ]
+    sections += [(f"task.probes.{n}.data", probe.data, _reader(probe)) for n, probe in enumerate(task.probes)]
     for field, data, load in sections:
         if data is None:
             continue
@@ -106,6 +116,19 @@ def _data_steps(task: TaskConfig) -> Iterator[Callable[[], object]]:
             yield partial(parse_wheel_path, data.source, field=f"{field}.source")
         elif is_local(data.source):
             yield partial(load, data, field=field)
+
+
+def _reader(probe: ProbeConfig) -> Callable[..., object]:
+    """What reads a probe's own data."""
+    from probescale.tasks.data import load_examples, load_tagged
+    from probescale.tasks.structural import load_property
+
+    if probe.property is not None:
+        if probe.property not in PROPERTIES:
+            return lambda data, field: None  # reported by its name
+        name = probe.property
+        return lambda data, field: load_property(name, data, (), 0, field=field.removesuffix(".data"))
+    return load_tagged if probe.pooling in ("token", "token_mean") else partial(load_examples, kind=probe.target)
 
 
 def _check_together(config: RunConfig) -> None:

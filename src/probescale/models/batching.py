@@ -2,46 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from probescale.progress import waiting
-from probescale.tasks.data import Examples
+
+CHUNK = 1024  # texts tokenised at once: the tokenizer's own records take far more memory than the numbers kept
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, examples: Examples, max_length: int) -> BatchEncoding:
-    pairs = list(examples.pairs) if examples.pairs else None
+@dataclass(frozen=True)
+class Tokens:
+    """Token numbers of many inputs, each field in one flat array."""
+
+    fields: dict[str, np.ndarray]
+    starts: np.ndarray  # (inputs + 1,): where each input begins
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, row: int) -> dict[str, list[int]]:
+        here = slice(self.starts[row], self.starts[row + 1])
+        return {name: values[here].tolist() for name, values in self.fields.items()}
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.starts)
+
+    @property
+    def by_length(self) -> np.ndarray:
+        """All inputs, longest first: what does not fit into memory shows at once."""
+        return np.lexsort((np.arange(len(self)), -self.lengths))
+
+
+def encode(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    pairs: Sequence[str] | None,
+    max_length: int,
+    visit: Callable[[int, BatchEncoding], None] | None = None,
+) -> Tokens:
+    """Tokenise; `visit(number of the first text, encodings)` sees each chunk before its alignment is dropped."""
+    parts: dict[str, list[np.ndarray]] = {}
+    lengths: list[int] = []
     with waiting("tokenising"):
-        return tokenizer(list(examples.texts), pairs, truncation=True, max_length=max_length)
-
-
-def lengths_of(encoded: BatchEncoding) -> np.ndarray:
-    """Tokens of each input, (inputs,)."""
-    return np.array([len(ids) for ids in encoded["input_ids"]])
+        for first in range(0, len(texts), CHUNK):
+            here = slice(first, first + CHUNK)
+            encoded = tokenizer(
+                list(texts[here]), list(pairs[here]) if pairs else None, truncation=True, max_length=max_length
+            )
+            if visit:
+                visit(first, encoded)
+            lengths += [len(ids) for ids in encoded["input_ids"]]
+            for name, values in encoded.items():
+                parts.setdefault(name, []).append(np.concatenate([np.array(row, np.int32) for row in values]))
+    fields = {name: np.concatenate(arrays) for name, arrays in parts.items()}
+    return Tokens(fields, np.concatenate([[0], np.cumsum(lengths)]))
 
 
 def padded_batches(
-    tokenizer: PreTrainedTokenizerBase, encoded: BatchEncoding, batch_tokens: int
-) -> Iterator[tuple[list[int], BatchEncoding]]:
-    """(which inputs, their padded tensors). The order is by length; the caller puts results back in place."""
-    for batch in batches_by_tokens(lengths_of(encoded), batch_tokens):
-        fields = {key: [values[i] for i in batch] for key, values in encoded.items()}
-        yield batch, tokenizer.pad(fields, return_tensors="pt")
+    tokenizer: PreTrainedTokenizerBase, tokens: Tokens, batch_tokens: int, first: int = 0
+) -> Iterator[tuple[np.ndarray, BatchEncoding]]:
+    """(which inputs, their padded tensors), in the order `by_length`, from the given place in it."""
+    order = tokens.by_length[first:]
+    for here in batches_by_tokens(tokens.lengths[order], batch_tokens):
+        rows = [tokens[row] for row in order[here]]
+        fields = {name: [row[name] for row in rows] for name in tokens.fields}
+        yield order[here], tokenizer.pad(fields, return_tensors="pt")
 
 
-def batches_by_tokens(lengths: Sequence[int] | np.ndarray, batch_tokens: int) -> Iterator[list[int]]:
-    """Indices in batches of like length, each at most so many tokens when padded (or a single input).
+def batches_by_tokens(lengths: Sequence[int] | np.ndarray, batch_tokens: int) -> Iterator[slice]:
+    """Cut inputs that are sorted by falling length into batches of at most so many tokens when padded (or one input).
 
-    >>> list(batches_by_tokens([2, 9, 3, 2], 9))
-    [[1], [2, 0, 3]]
+    >>> list(batches_by_tokens([9, 3, 2, 2], 9))
+    [slice(0, 1, None), slice(1, 4, None)]
     """
-    batch: list[int] = []
-    for i in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        if batch and lengths[batch[0]] * (len(batch) + 1) > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(i)
-    if batch:
-        yield batch
+    first = 0
+    while first < len(lengths):
+        size = max(1, batch_tokens // max(int(lengths[first]), 1))
+        yield slice(first, min(first + size, len(lengths)))
+        first += size

@@ -20,6 +20,8 @@ class Family:
     name: str
     model_types: tuple[str, ...]  # `model_type` in config.json
     blocks: str = "encoder.layer"  # path of the stack of layers
+    attention: str = "attention.output.dense"  # in a block: the projection of all heads' outputs
+    feed_forward: str = "output.dense"  # in a block: the last projection of the feed-forward part
     embeddings: str = "embeddings"  # path of everything before the first layer
     layer_count: str = "num_hidden_layers"  # its name in the config
     positions_behind_padding: bool = False  # RoBERTa's learned positions begin behind the padding token's number
@@ -55,11 +57,13 @@ FAMILIES: dict[str, Family] = {
     for family in (
         Family(name="bert", model_types=("bert",)),
         Family(name="roberta", model_types=("roberta",), positions_behind_padding=True),
-        Family(name="mpnet", model_types=("mpnet",), positions_behind_padding=True),
+        Family(name="mpnet", model_types=("mpnet",), attention="attention.attn.o", positions_behind_padding=True),
         Family(
             name="t5-encoder",
             model_types=("t5",),
             blocks="encoder.block",
+            attention="layer.0.SelfAttention.o",
+            feed_forward="layer.1.DenseReluDense.wo",
             embeddings="shared",
             layer_count="num_layers",
             pooling="mean",

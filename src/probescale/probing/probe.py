@@ -2,136 +2,151 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from probescale.config import ProbeConfig, ProbingConfig, RunConfig
+from probescale.config import ProbeConfig, RunConfig
 from probescale.errors import UserError
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
-from probescale.probing.linear import Parts, fit_probes
-from probescale.probing.represent import represent, sentence_inputs, word_inputs
-from probescale.probing.scores import ProbeResult, ProbeScores
-from probescale.tasks.data import Examples, TaggedSentences, sample, split_rows
-from probescale.tasks.metrics import METRICS
+from probescale.probing.cache import Features, Store
+from probescale.probing.controls import Proof, with_random_weights
+from probescale.probing.fitting import PropertyScores, Rows, score_property
+from probescale.probing.parts import check_parts, split_parts
+from probescale.probing.represent import Request, represent
+from probescale.probing.results import combine
+from probescale.probing.scores import ProbeScores
+from probescale.probing.sites import sites_of
+from probescale.probing.targets import Target
+from probescale.tasks.data import Examples, TaggedSentences, sample
 from probescale.tasks.task import Task
-
-
-@dataclass(frozen=True)
-class LabelledFeatures:
-    """Features of every layer with their labels; rows of one group (a sentence's words) stay in one part."""
-
-    features: np.ndarray  # (layers, rows, hidden)
-    labels: np.ndarray  # (rows,)
-    groups: np.ndarray | None = None  # (rows,)
 
 
 def probe(loaded: LoadedModel, task: Task, config: RunConfig, provenance: dict[str, Any] | None = None) -> ProbeScores:
     """V_{p,l} for every property and layer, measured inside train."""
+    random, proof = _random_model(loaded, config)
+    found: dict[str, list[PropertyScores]] = {prop.name: [] for prop in config.task.probes}
+    floors: dict[str, list[PropertyScores]] = {prop.name: [] for prop in config.task.probes}
+    with Store.open(keep=config.probing.cache) as store:
+        for seed in range(config.seed, config.seed + config.probing.seeds):
+            for name, scores in _probe_once(loaded, task, config, store, seed).items():
+                found[name].append(scores)
+            if random is not None:
+                for name, scores in _probe_once(random, task, config, store, seed, floor=True).items():
+                    floors[name].append(scores)
     weights = config.task.probe_weights()
-    results = {}
-    for prop in config.task.probes:
-        labelled, pooling = label_features(loaded, drawn(task, prop, config), prop, config)
-        results[prop.name] = score_layers(labelled, prop.name, weights[prop.name], pooling, config.probing, config.seed)
+    results = {
+        name: combine(found[name], floors[name], weights[name], config.relevance.metric, loaded.layers)
+        for name in found
+    }
     return ProbeScores(
         task=task.name,
         layers=loaded.layers,
         probes=results,
+        contribution=config.relevance.contribution,
         parameters=count_parameters(loaded.model, loaded.family),
+        random_weights=proof and {"matrices": proof.matrices, "largest_correlation": proof.largest_correlation},
         provenance=provenance or {},
     )
 
 
-def label_features(
-    loaded: LoadedModel, data: Examples | TaggedSentences, prop: ProbeConfig, config: RunConfig
-) -> tuple[LabelledFeatures, str]:
-    """One pass over the data. Also says which pooling was used."""
-    length, batch = config.model.max_length, config.probing.batch_tokens
-    title = f"representations: {prop.name}"
-    if isinstance(data, TaggedSentences):
-        inputs, tags, owners = word_inputs(loaded, data, length)
-        check_parts(prop.name, tags, split_parts(tags, owners, config.probing.validation, config.seed), owners)
-        return LabelledFeatures(represent(loaded, inputs, batch, title), tags, owners), "token"
-    pooling = loaded.family.pooling if prop.pooling == "auto" else prop.pooling
-    features = represent(loaded, sentence_inputs(loaded, data, pooling, length), batch, title)
-    return LabelledFeatures(features, np.array(data.labels)), pooling
+def _random_model(loaded: LoadedModel, config: RunConfig) -> tuple[LoadedModel | None, Proof | None]:
+    return with_random_weights(loaded, config.seed) if config.probing.random_weights else (None, None)
 
 
-def score_layers(
-    data: LabelledFeatures, name: str, weight: float, pooling: str, config: ProbingConfig, seed: int
-) -> ProbeResult:
-    """A probe per layer, all on the same split."""
-    metric = METRICS["accuracy"]
-    parts = check_parts(name, data.labels, split_parts(data.labels, data.groups, config.validation, seed))
-    fits = fit_probes(data.features, data.labels, parts, config.penalties, metric, title=f"probes: {name}")
-    commonest = np.bincount(data.labels[parts.train]).argmax()
-    held_out = data.labels[parts.validation]
-    return ProbeResult(
-        scores=tuple(fit.score for fit in fits),
-        weight=weight,
-        metric=metric.__name__,
-        pooling=pooling,
-        classes=len(np.unique(data.labels)),
-        majority=metric(held_out, np.full_like(held_out, commonest)),
-        train=len(parts.train),
-        validation=len(parts.validation),
-        penalties=tuple(fit.penalty for fit in fits),
-        converged=tuple(fit.converged for fit in fits),
+def _probe_once(
+    loaded: LoadedModel, task: Task, config: RunConfig, store: Store, seed: int, *, floor: bool = False
+) -> dict[str, PropertyScores]:
+    """All properties on one draw of the data. A floor is measured at the layers only, without controls."""
+    probing = config.probing
+    if floor:
+        plain = {"selectivity": False, "code_length": False, "granularity": ("layer",)}
+        probing = probing.model_copy(update=plain)
+    properties = config.task.probes
+    data = [drawn(task, prop, probing.max_examples, seed) for prop in properties]
+    requests = [Request(part, pooling_of(prop, loaded)) for part, prop in zip(data, properties, strict=True)]
+    features = represent(
+        loaded,
+        requests,
+        store,
+        max_length=config.model.max_length,
+        batch_tokens=probing.batch_tokens,
+        granularity=probing.granularity,
+        title="representations" + (": random weights" if floor else ""),
     )
+    sites = sites_of(loaded, probing.granularity)
+    heads = loaded.model.config.num_attention_heads
+    return {
+        prop.name: score_property(
+            rows_of(request, found, prop.name, probing.validation, seed), found, sites, heads, probing, seed, prop.name
+        )
+        for prop, request, found in zip(properties, requests, features, strict=True)
+    }
 
 
-def drawn(task: Task, prop: ProbeConfig, config: RunConfig) -> Examples | TaggedSentences:
+def pooling_of(prop: ProbeConfig, loaded: LoadedModel) -> str:
+    return loaded.family.pooling if prop.pooling == "auto" else prop.pooling
+
+
+def rows_of(request: Request, features: Features, name: str, validation: float, seed: int) -> Rows:
+    """Labels of the rows, what they were read from, and which part each belongs to."""
+    data = request.data
+    if isinstance(data, TaggedSentences):
+        places = list(zip(features.inputs.tolist(), features.words.tolist(), strict=True))
+        target = Target("class", np.array([data.tags[i][w] for i, w in places]), data.names)
+        texts: list[tuple[str, ...]] = [(data.words[i][w],) for i, w in places]
+        groups: np.ndarray | None = features.inputs
+    else:
+        target, texts, groups = target_of(data), data.inputs, None
+    parts = check_parts(name, target, split_parts(target, groups, validation, seed), groups)
+    return Rows(target, texts, groups if groups is not None else np.arange(len(target)), parts, request.pooling)
+
+
+def target_of(data: Examples) -> Target:
+    if data.kind == "multi":
+        values = np.zeros((len(data), len(data.names)), np.float32)
+        for row, labels in enumerate(data.labels):
+            values[row, list(labels)] = 1
+        return Target("multi", values, data.names)
+    return Target(data.kind, np.array(data.labels, np.float32 if data.kind == "number" else np.int64), data.names)
+
+
+def drawn(task: Task, prop: ProbeConfig, most: int, seed: int) -> Examples | TaggedSentences:
     """The part of a probe's data that the seed draws: at most so many examples, or sentences with so many words."""
-    data, most = task.probe_data[prop.name], config.probing.max_examples
+    data = task.probe_data[prop.name]
     if isinstance(data, Examples):
-        return sample(data, most, config.seed)
-    order = np.random.default_rng(config.seed).permutation(len(data))
-    words = np.cumsum([len(data.words[i]) for i in order])
+        return sample(data, most, seed)
+    order = np.random.default_rng(seed).permutation(len(data))
+    words = np.cumsum([sum(tag >= 0 for tag in data.tags[i]) for i in order])
     enough = int(np.searchsorted(words, most)) + 1
     return data.take(sorted(order[:enough].tolist()))
 
 
 def check_probes(task: Task, config: RunConfig) -> None:
-    """Refuse, before any work, a probe whose data cannot be split into parts that teach and test something."""
-    for prop in config.task.probes:
-        data = drawn(task, prop, config)
-        groups = None
+    """Refuse, before any work, a probe whose data cannot be split, or whose metric is not defined for its target."""
+    for number, prop in enumerate(config.task.probes):
+        data = drawn(task, prop, config.probing.max_examples, config.seed)
         if isinstance(data, TaggedSentences):
-            groups = np.repeat(np.arange(len(data)), [len(tags) for tags in data.tags])
-        labels = np.array(data.labels if isinstance(data, Examples) else [tag for tags in data.tags for tag in tags])
-        check_parts(prop.name, labels, split_parts(labels, groups, config.probing.validation, config.seed), groups)
+            tagged = [[tag for tag in tags if tag >= 0] for tags in data.tags]
+            groups: np.ndarray | None = np.repeat(np.arange(len(data)), [len(tags) for tags in tagged])
+            target = Target("class", np.array([tag for tags in tagged for tag in tags]), data.names)
+        else:
+            target, groups = target_of(data), None
+        check_parts(prop.name, target, split_parts(target, groups, config.probing.validation, config.seed), groups)
+        _check_metric(target, number, config)
 
 
-def check_parts(name: str, labels: np.ndarray, parts: Parts | None, groups: np.ndarray | None = None) -> Parts:
-    if parts is None or len(np.unique(labels[parts.fit])) < 2:
-        size = f"{len(labels)} rows" if groups is None else f"{len(np.unique(groups))} different sentences"
+def _check_metric(target: Target, number: int, config: RunConfig) -> None:
+    metric, probing = config.relevance.metric, config.probing
+    if target.kind == "number" and metric in ("f1", "compression"):
         raise UserError(
-            f'probe "{name}" has too little data ({size}) to be trained and tested',
-            field="task.probes",
-            hint="give it more examples of every class, or change probing.validation",
+            f"{metric} is not defined for probe {number}, which predicts a number",
+            field="relevance.metric",
+            hint="use accuracy (then R2), information or selectivity",
         )
-    return parts
-
-
-def split_parts(labels: np.ndarray, groups: np.ndarray | None, share: float, seed: int) -> Parts | None:
-    """Validation out of train, and the same share again out of what remains to judge penalties.
-
-    Rows of one group (a sentence's words) stay in one part. None when there is not enough for three parts.
-    """
-    first = _split(np.arange(len(labels)), labels, groups, share, seed)
-    second = _split(first[0], labels, groups, share, seed) if first else None
-    return Parts(first[0], first[1], second[0], second[1]) if first and second else None
-
-
-def _split(
-    rows: np.ndarray, labels: np.ndarray, groups: np.ndarray | None, share: float, seed: int
-) -> tuple[np.ndarray, np.ndarray] | None:
-    owners = rows if groups is None else groups[rows]
-    units = np.unique(owners)
-    if not 1 <= round(share * len(units)) < len(units):
-        return None
-    _, second = split_rows(labels[rows].tolist() if groups is None else [0] * len(units), share, seed)
-    is_second = np.isin(owners, units[second])
-    return rows[~is_second], rows[is_second]
+    for name, needs in (("selectivity", "selectivity"), ("compression", "code_length")):
+        if metric == name and not getattr(probing, needs):
+            raise UserError(
+                f"{metric} needs probing.{needs}", field="relevance.metric", hint=f"set probing.{needs}: true"
+            )

@@ -1,141 +1,168 @@
-"""One forward pass: the output of every layer, pooled on the way out.
-
-Outputs are taken at the blocks themselves. The model's own `hidden_states` would put the final norm on the last layer
-of a pre-norm model (T5) alone, which makes that layer not comparable with the others.
-"""
+"""One forward pass per data set: the states of every site, pooled on the way out and written to disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
 
 import numpy as np
 import torch
 from torch import Tensor
 from transformers import BatchEncoding
 
-from probescale.models.batching import encode, padded_batches
+from probescale.config import Granularity
+from probescale.errors import UserError
+from probescale.models.batching import padded_batches
 from probescale.models.families import backbone
 from probescale.models.loading import LoadedModel
-from probescale.progress import progress, waiting
+from probescale.models.tokenizers import tokenizer_fingerprint
+from probescale.probing.cache import Features, Store, Writer
+from probescale.probing.sites import Site, sites_of, states_at
+from probescale.probing.views import View, tokenise
+from probescale.progress import progress
 from probescale.tasks.data import Examples, TaggedSentences
 
-Pooler = Callable[[Tensor], np.ndarray]
+FORMAT = 1  # of what is stored; a change makes older entries unused
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """Tokenised inputs, and for each the token positions whose states are wanted (None: the mean of all)."""
+class Request:
+    """States of this data under this pooling (not auto)."""
 
-    encoded: BatchEncoding
-    positions: list[list[int]] | None
-
-    def __len__(self) -> int:
-        return len(self.encoded["input_ids"])
-
-    @property
-    def rows(self) -> np.ndarray:
-        """Where each input's first feature goes; the last entry is the number of features."""
-        counts = [len(wanted) for wanted in self.positions] if self.positions is not None else [1] * len(self)
-        return np.concatenate([[0], np.cumsum(counts)])
+    data: Examples | TaggedSentences
+    pooling: str
 
 
-def sentence_inputs(loaded: LoadedModel, examples: Examples, pooling: str, max_length: int) -> Inputs:
-    """One feature per example: the first token, the separator between two texts, or the mean of all tokens."""
-    encoded = encode(loaded.tokenizer, examples, max_length)
-    if pooling == "mean":
-        return Inputs(encoded, None)
-    if pooling == "sep":
-        return Inputs(encoded, [[separator(encoded.sequence_ids(i))] for i in range(len(examples))])
-    return Inputs(encoded, [[0]] * len(examples))
+def represent(
+    loaded: LoadedModel,
+    requests: Sequence[Request],
+    store: Store,
+    *,
+    max_length: int = 128,
+    batch_tokens: int = 2048,
+    granularity: Sequence[Granularity] = ("layer",),
+    title: str = "representations",
+) -> list[Features]:
+    """Features for every request, from the store where they are known; requests on the same inputs share a pass."""
+    sites = sites_of(loaded, granularity)
+    keys = [key_of(loaded, request, max_length, sites) for request in requests]
+    found = {key: store.find(key) for key in dict.fromkeys(keys)}
+    missing = {key: request for key, request in zip(keys, requests, strict=True) if found[key] is None}
+    for shared in _by_inputs(missing):
+        with store.locked(list(shared)):
+            found |= {key: store.find(key) for key in shared}  # another process may have been first
+            if wanted := {key: request for key, request in shared.items() if found[key] is None}:
+                _run(loaded, wanted, sites, store, max_length, batch_tokens, title)
+                found |= {key: store.find(key) for key in wanted}
+    features = [found[key] for key in keys]
+    if any(one is None for one in features):
+        raise UserError(f"{store.root} does not give back what was written to it", hint="check the disk")
+    return [one for one in features if one is not None]
 
 
-def word_inputs(
-    loaded: LoadedModel, sentences: TaggedSentences, max_length: int
-) -> tuple[Inputs, np.ndarray, np.ndarray]:
-    """One feature per word, taken at its first piece; also the tags, and the sentence each word is in.
-
-    Words are joined by blanks and found again by their characters: the pieces are then the ones the model was trained
-    on, whatever kind of tokenizer it has. Words beyond the length limit are left out.
-    """
-    texts = [" ".join(words) for words in sentences.words]
-    with waiting("tokenising"):
-        encoded = loaded.tokenizer(texts, truncation=True, max_length=max_length)
-    positions: list[list[int]] = []
-    tags: list[int] = []
-    owners: list[int] = []
-    for i, (words, word_tags) in enumerate(zip(sentences.words, sentences.tags, strict=True)):
-        ends = np.cumsum([len(word) + 1 for word in words]) - 1
-        spans = zip(ends - [len(word) for word in words], ends, strict=True)
-        found = [(_first_piece(encoded, i, *span), tag) for span, tag in zip(spans, word_tags, strict=True)]
-        here = [(position, tag) for position, tag in found if position is not None]
-        positions.append([position for position, _ in here])
-        tags.extend(tag for _, tag in here)
-        owners.extend([i] * len(here))
-    return Inputs(encoded, positions), np.array(tags), np.array(owners)
+def key_of(loaded: LoadedModel, request: Request, max_length: int, sites: Sequence[Site]) -> str:
+    """Everything that a feature depends on. The batch size is not among it."""
+    data = request.data
+    wanted = [[tag >= 0 for tag in tags] for tags in data.tags] if isinstance(data, TaggedSentences) else None
+    covered = [
+        FORMAT,
+        loaded.fingerprint,
+        tokenizer_fingerprint(loaded.tokenizer),
+        inputs_fingerprint(data),
+        wanted,
+        request.pooling,
+        max_length,
+        [(site.name, site.width) for site in sites],
+        [version(name) for name in ("torch", "transformers")],
+    ]
+    return hashlib.sha256(json.dumps(covered).encode()).hexdigest()[:32]
 
 
-def represent(loaded: LoadedModel, inputs: Inputs, batch_tokens: int, title: str = "representations") -> np.ndarray:
-    """Features of every layer, (layers, features, hidden), in the order of the inputs."""
-    model, rows = backbone(loaded.model), inputs.rows
-    features = np.empty((loaded.layers, rows[-1], model.config.hidden_size), np.float32)
-    with torch.inference_mode(), progress(title, len(inputs)) as advance:
-        for batch, padded in padded_batches(loaded.tokenizer, inputs.encoded, batch_tokens):
-            padded = padded.to(model.device)
-            target = np.concatenate([np.arange(rows[i], rows[i + 1]) for i in batch])
-            pool = _pooler([inputs.positions[i] for i in batch] if inputs.positions else None, padded["attention_mask"])
-            with _at_each_block(loaded, partial(_store, features, target, pool)):
-                model(**padded)
-            advance(len(batch))
-    return features
+def inputs_fingerprint(data: Examples | TaggedSentences) -> str:
+    """Of what the model reads: the same for data that differ in their labels only."""
+    inputs = data.words if isinstance(data, TaggedSentences) else [data.texts, data.pairs]
+    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
 
-def _store(features: np.ndarray, target: np.ndarray, pool: Pooler, layer: int, output: Tensor) -> None:
-    features[layer, target] = pool(output)
+def _by_inputs(requests: dict[str, Request]) -> list[dict[str, Request]]:
+    groups: dict[str, dict[str, Request]] = {}
+    for key, request in requests.items():
+        groups.setdefault(inputs_fingerprint(request.data), {})[key] = request
+    return list(groups.values())
 
 
-@contextmanager
-def _at_each_block(loaded: LoadedModel, receive: Callable[[int, Tensor], None]) -> Iterator[None]:
-    """Call `receive(layer index, output)` whenever a block has run."""
+def _run(
+    loaded: LoadedModel,
+    requests: dict[str, Request],
+    sites: Sequence[Site],
+    store: Store,
+    max_length: int,
+    batch_tokens: int,
+    title: str,
+) -> None:
+    """The pass itself. It goes on where an interrupted one stopped."""
+    wanted = [(request.data, request.pooling) for request in requests.values()]
+    tokens, views = tokenise(loaded.tokenizer, wanted[0][0], wanted, max_length)
+    order = tokens.by_length
+    views = [view.in_order(order) for view in views]
+    widths = {site.name: site.width for site in sites}
+    writers = [store.writer(key, widths, view.inputs, view.words) for key, view in zip(requests, views, strict=True)]
+    ends = [_rows_behind(view, order) for view in views]
+    done = min(
+        int(np.searchsorted(end, writer.progress(), side="right")) for writer, end in zip(writers, ends, strict=True)
+    )
+    with ExitStack() as stack, torch.inference_mode(), progress(title, len(order)) as advance:
+        for writer, end in zip(writers, ends, strict=True):
+            stack.callback(writer.close)
+            writer.resume(int(end[done - 1]) if done else 0)
+        advance(done)
+        try:
+            for batch, padded in padded_batches(loaded.tokenizer, tokens, batch_tokens, first=done):
+                _one_batch(loaded, batch, padded, sites, list(zip(views, writers, ends, strict=True)), done)
+                done += len(batch)
+                advance(len(batch))
+            for (key, request), writer in zip(requests.items(), writers, strict=True):
+                about = {"model": loaded.source, "pooling": request.pooling, "inputs": f"{len(order):,} inputs"}
+                writer.finish(store.root / key, about)
+        except OSError as error:
+            raise UserError(
+                f"representations cannot be written to {store.root}: {error.strerror}",
+                hint="free some space, or set PROBESCALE_CACHE to another disk; the same command goes on from here",
+            ) from error
 
-    def hook(layer: int) -> Callable[..., None]:
-        return lambda _module, _args, output: receive(layer, output[0] if isinstance(output, tuple) else output)
 
-    handles = [block.register_forward_hook(hook(i)) for i, block in enumerate(loaded.family.stack(loaded.model))]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def _pooler(positions: list[list[int]] | None, mask: Tensor) -> Pooler:
-    """From a block's output (batch, tokens, hidden) to the wanted features (features, hidden)."""
-    if positions is None:
-        weights = mask.unsqueeze(-1).float()  # (batch, tokens, 1)
-        return lambda h: ((h * weights).sum(1) / weights.sum(1)).cpu().numpy()
-    row = torch.tensor([r for r, wanted in enumerate(positions) for _ in wanted], dtype=torch.long)
-    column = torch.tensor([c for wanted in positions for c in wanted], dtype=torch.long)
-    column = column + mask.argmax(1).cpu()[row]  # where padding is on the left, count from the first real token
-    return lambda h: h[row, column].cpu().numpy()
-
-
-def separator(sequence_ids: list[int | None]) -> int:
-    """Position of the special token that ends the first text.
-
-    >>> separator([None, 0, 0, None, None, 1, None])  # <s> a b </s> </s> c </s>
-    3
-    """
-    if 0 not in sequence_ids:  # a text without any token: the special token before the second text
-        return max(sequence_ids.index(1) - 1, 0) if 1 in sequence_ids else len(sequence_ids) - 1
-    return len(sequence_ids) - sequence_ids[::-1].index(0)
+def _one_batch(
+    loaded: LoadedModel,
+    batch: np.ndarray,
+    padded: BatchEncoding,
+    sites: Sequence[Site],
+    targets: list[tuple[View, Writer, np.ndarray]],
+    done: int,
+) -> None:
+    model = backbone(loaded.model)
+    inputs = {name: tensor.to(model.device) for name, tensor in padded.items()}
+    first_token = padded["attention_mask"].argmax(1)
+    poolers = []
+    for view, writer, end in targets:
+        rows = np.arange(end[done - 1] if done else 0, end[done + len(batch) - 1])
+        if len(rows):
+            poolers.append((view.take(rows).pooler(batch, first_token), writer, len(rows)))
+    with states_at(sites, partial(_receive, sites, poolers)):
+        model(**inputs)
+    for _, writer, count in poolers:
+        writer.advance(count)
 
 
-def _first_piece(encoded: BatchEncoding, row: int, start: int, end: int) -> int | None:
-    """Where a word begins. A piece that is only the blank before the word (T5 has it) says nothing of the word."""
-    first, last = encoded.char_to_token(row, int(start)), encoded.char_to_token(row, int(end) - 1)
-    if first is not None and last is not None and first < last and not encoded.tokens(row)[first].strip("▁Ġ "):
-        return first + 1
-    return first
+def _receive(sites: Sequence[Site], poolers: list, number: int, states: Tensor) -> None:
+    for pool, writer, _ in poolers:
+        writer.write(sites[number].name, pool(states))
+
+
+def _rows_behind(view: View, order: np.ndarray) -> np.ndarray:
+    """How many rows there are after each input, in the order of the pass."""
+    return np.cumsum(np.bincount(view.inputs, minlength=len(order))[order])

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 
@@ -19,7 +19,19 @@ from probescale.models.parameters import Parameters
 LARGEST = 1e9  # of a score, so that sums stay finite
 MOST_LAYERS = 10_000
 
+Contribution = Literal["absolute", "marginal"]
 Relevance = tuple[float, ...]  # R_{l,T}, layer 1 first
+
+
+class Curve(BaseModel):
+    """One measure at every layer, layer 1 first."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    values: tuple[float, ...]
+    low: tuple[float, ...]  # 95 % bootstrap interval over the held-out rows of one draw
+    high: tuple[float, ...]
+    spread: tuple[float, ...] | None = None  # standard deviation over draws of the data (probing.seeds)
 
 
 class ProbeResult(BaseModel):
@@ -29,13 +41,24 @@ class ProbeResult(BaseModel):
 
     scores: tuple[Annotated[float, Field(ge=-LARGEST, le=LARGEST)], ...] = Field(min_length=1)
     weight: float = Field(ge=0)
-    metric: str = "accuracy"
+    metric: str = "accuracy"  # which measure the scores are
+    measures: dict[str, Curve] = Field(default_factory=dict)
+    embeddings: dict[str, float] | None = None  # the same measures before the first layer
+    floors: dict[str, float] = Field(default_factory=dict)  # accuracy of: majority, bag of words, embeddings
+    random_weights: Curve | None = None  # accuracy at the layers of the untrained architecture
+    attention: Curve | None = None  # accuracy at the attention's output, and so on
+    feed_forward: Curve | None = None
+    heads: tuple[tuple[float, ...], ...] | None = None
     pooling: str | None = None
+    target: str = "class"
+    spans: bool = False  # tags mark spans: f1 is by entity
     classes: int | None = None
-    majority: float | None = None  # what answering the commonest class would score
     train: int | None = None
     validation: int | None = None
-    penalties: tuple[float, ...] | None = None  # chosen per layer
+    seeds: int = 1
+    penalties: tuple[float, ...] | None = None  # chosen per layer, in the first draw
+    steps: tuple[int, ...] | None = None
+    gaps: tuple[float, ...] | None = None  # nats by which the loss could still fall, estimated
     converged: tuple[bool, ...] | None = None
 
 
@@ -45,15 +68,32 @@ class ProbeScores(Record):
     task: str
     layers: int = Field(ge=1)
     probes: dict[str, ProbeResult] = Field(min_length=1)
+    contribution: Contribution = "absolute"
     parameters: Parameters | None = None  # of the model, so that a budget can be applied later
+    random_weights: dict[str, float] | None = None  # the proof that the floor of that name is random
     provenance: dict[str, Any] = Field(default_factory=dict)
 
     @computed_field
     @property
     def relevance(self) -> Relevance:
-        return relevance(
-            {name: p.scores for name, p in self.probes.items()}, {n: p.weight for n, p in self.probes.items()}
-        )
+        weights = {name: probe.weight for name, probe in self.probes.items()}
+        if self.contribution == "absolute":
+            return relevance({name: probe.scores for name, probe in self.probes.items()}, weights)
+        below = {name: (probe.embeddings or {}).get(probe.metric) for name, probe in self.probes.items()}
+        return relevance({name: gains(p.scores, below[name], name) for name, p in self.probes.items()}, weights)
+
+    def credited(self, metric: str | None = None, contribution: Contribution | None = None) -> ProbeScores:
+        """The same probes with another measure as their score, or another way to credit a layer."""
+        probes = dict(self.probes)
+        for name, probe in probes.items() if metric else ():
+            if metric not in probe.measures:
+                raise UserError(
+                    f'probe "{name}" has no {metric}',
+                    field="--metric",
+                    hint=f"it has: {', '.join(probe.measures) or 'only its scores'}",
+                )
+            probes[name] = probe.model_copy(update={"scores": probe.measures[metric].values, "metric": metric})
+        return self.model_copy(update={"probes": probes, "contribution": contribution or self.contribution})
 
     def weighted(self, weights: Mapping[str, float]) -> ProbeScores:
         """The same scores under other weights w(p,T); probes that are not named count nothing."""
@@ -78,6 +118,21 @@ def relevance(scores: Mapping[str, tuple[float, ...]], weights: Mapping[str, flo
     """
     layers = len(next(iter(scores.values())))
     return tuple(math.fsum(weights[name] * scores[name][layer] for name in scores) for layer in range(layers))
+
+
+def gains(scores: tuple[float, ...], below: float | None, name: str = "") -> tuple[float, ...]:
+    """What each layer adds to the one below it; the first, to the embeddings.
+
+    >>> gains((0.5, 0.75, 0.625), below=0.25)
+    (0.25, 0.25, -0.125)
+    """
+    if below is None:
+        raise UserError(
+            f'probe "{name}" has no score of the embeddings, to which the first layer adds',
+            field="relevance.contribution",
+            hint="use absolute, or scores written by `probescale probe`",
+        )
+    return tuple(here - lower for here, lower in zip(scores, (below, *scores), strict=False))
 
 
 def load_scores(path: Path) -> ProbeScores:

@@ -67,9 +67,9 @@ def predict(
     """Predicted label numbers, in the order of the examples."""
     model, family = loaded.model, loaded.family
     predicted = np.empty(len(examples), np.int64)
-    encoded = encode(loaded.tokenizer, examples, max_length)
+    tokens = encode(loaded.tokenizer, examples.texts, examples.pairs, max_length)
     with torch.inference_mode(), progress(title, len(examples)) as advance:
-        for batch, padded in padded_batches(loaded.tokenizer, encoded, batch_tokens):
+        for batch, padded in padded_batches(loaded.tokenizer, tokens, batch_tokens):
             padded = padded.to(model.device)
             logits = family.sentence_logits(model(**padded).logits, padded["attention_mask"])
             predicted[batch] = logits.argmax(-1).cpu().numpy()
@@ -98,14 +98,14 @@ def _arguments(recipe: RecoveryConfig, scratch: str, seed: int) -> TrainingArgum
 
 class _Tokenised(Dataset[dict[str, Any]]):
     def __init__(self, loaded: LoadedModel, examples: Examples, max_length: int) -> None:
-        self.encoded = encode(loaded.tokenizer, examples, max_length)
+        self.tokens = encode(loaded.tokenizer, examples.texts, examples.pairs, max_length)
         self.labels = examples.labels
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, row: int) -> dict[str, Any]:
-        return {key: values[row] for key, values in self.encoded.items()} | {"labels": self.labels[row]}
+        return self.tokens[row] | {"labels": self.labels[row]}
 
 
 class _SentenceTrainer(Trainer):

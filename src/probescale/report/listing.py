@@ -2,16 +2,47 @@
 
 from __future__ import annotations
 
+import time
+
+from probescale.files import size_text
+from probescale.housekeeping import entries
 from probescale.models.families import FAMILIES
 from probescale.report.table import Table
 from probescale.selection.strategies import STRATEGIES
+from probescale.sources import cache_dir
 from probescale.tasks.builtin import builtin_tasks
 from probescale.tasks.metrics import METRICS
+from probescale.tasks.structural import PROPERTIES
 
 
 def listing(what: str) -> Table:
     """A table of all tasks, strategies, families or metrics."""
-    return {"tasks": _tasks, "strategies": _strategies, "families": _families, "metrics": _metrics}[what]()
+    tables = {"tasks": _tasks, "properties": _properties, "strategies": _strategies}
+    return (tables | {"families": _families, "metrics": _metrics})[what]()
+
+
+def cache_table() -> Table:
+    """What the cache holds, last used first, and all of it together."""
+    found = entries()
+    rows = [(e.name.split("/")[-1], e.about, size_text(e.size), _age(time.time() - e.used)) for e in found]
+    title = f"{cache_dir()}: {len(found)} entries, {size_text(sum(e.size for e in found))}"
+    return Table(title, ("entry", "what", "size", "last used"), tuple(rows), words=2)
+
+
+def _age(seconds: float) -> str:
+    """
+    >>> _age(90), _age(200_000)
+    ('1 minutes ago', '2 days ago')
+    """
+    for unit, size in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit} ago"
+    return "just now"
+
+
+def _properties() -> Table:
+    rows = tuple((name, one.help, "CoNLL-U" if one.columns else "any text") for name, one in PROPERTIES.items())
+    return Table("Properties", ("property", "asks for", "from"), rows, words=3)
 
 
 def _tasks() -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from probescale.models.families import Family
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import RunResult
+from probescale.report.probes import probe_notes
 from probescale.report.tables import comparison_table, layer_table, layers_text
 from probescale.selection.select import Selection
 from probescale.tasks.task import Task
@@ -23,6 +24,7 @@ def report(task: Task, family: Family, scores: ProbeScores, selection: Selection
             "The interval comes from resampling the dev examples; another training seed can move a figure as well.",
             f"## {layers.title}",
             layers.markdown(),
+            "![Probe scores over layers](probes.svg)",
             _how(task, scores, selection),
             "## To use it",
             _usage(family),
@@ -47,12 +49,7 @@ def _summary(selection: Selection, result: RunResult) -> str:
 
 
 def _how(task: Task, scores: ProbeScores, selection: Selection) -> str:
-    lines = [
-        f"- `{name}`: {probe.metric} of a linear probe on {probe.pooling} states, {probe.train:,} training and "
-        f"{probe.validation:,} validation rows inside train, {probe.classes} classes; the commonest class alone scores "
-        f"{probe.majority:.4f}." + ("" if probe.converged and all(probe.converged) else " * did not converge.")
-        for name, probe in scores.probes.items()
-    ]
+    lines = [f"- {line}" for line in probe_notes(scores)]
     lines.append(
         f"- Relevance is the weighted sum of the probes (Eq. 1); the kept layers sum to {selection.score:.4f}. The dev "
         "data took no part in probing, selection or training."

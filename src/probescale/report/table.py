@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from rich import box
@@ -30,6 +31,9 @@ class Table:
         for i, row in enumerate(self.rows):
             table.add_row(*row, style="bold green" if i in self.strong else None)
         return table
+
+    def json(self) -> str:
+        return json.dumps([dict(zip(self._one_line_header(), row, strict=True)) for row in self.rows], indent=2)
 
     def markdown(self) -> str:
         align = [":--" if i < self.words else "--:" for i in range(len(self.header))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,19 +13,20 @@ from typing import Any
 import numpy as np
 from sklearn.model_selection import train_test_split
 
-from probescale.config import DataConfig
+from probescale.config import DataConfig, Kind
 from probescale.errors import UserError
 from probescale.tasks.readers import read_columns
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Texts (or pairs of texts) with one label each."""
+    """Texts (or pairs of texts), each with its label: a class's number, several of them (multi), or a quantity."""
 
     texts: tuple[str, ...]
     pairs: tuple[str, ...] | None
-    labels: tuple[int, ...]
+    labels: tuple[Any, ...]
     names: tuple[str, ...]  # label number -> name
+    kind: Kind = "class"
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -45,16 +47,21 @@ class Examples:
 
     @property
     def fingerprint(self) -> str:
-        return _digest([self.texts, self.pairs, self.labels, self.names])
+        return _digest([self.texts, self.pairs, self.labels, self.names, self.kind])
 
 
 @dataclass(frozen=True)
 class TaggedSentences:
-    """Sentences split into words, with one tag a word."""
+    """Sentences split into words, with one tag a word; -1 for a word that has none."""
 
     words: tuple[tuple[str, ...], ...]
     tags: tuple[tuple[int, ...], ...]
     names: tuple[str, ...]
+    pairs: None = None  # as Examples have them
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(" ".join(words) for words in self.words)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -73,15 +80,24 @@ def load_examples(
     field: str,
     rename: Mapping[str, str] | None = None,
     names: tuple[str, ...] | None = None,
+    kind: Kind = "class",
 ) -> Examples:
     """Read labelled texts. `names` are the labels of train, when this is dev: others are errors."""
-    texts, pairs, labels = read_labelled(data, field=field)
+    texts, pairs, cells = read_labelled(data, field=field, kind=kind)
+    if kind == "number":
+        return Examples(texts, pairs, tuple(cells), (), kind)
+    if kind == "multi":
+        several = _label_names([label for cell in cells for label in cell], field=f"{field}.label", column=data.label)
+        return Examples(texts, pairs, tuple(tuple(several.index(one) for one in cell) for cell in cells), several, kind)
+    labels: list[str] = list(cells)
     labels = [(rename or {}).get(label, label) for label in labels]
     names = names or _label_names(labels, field=f"{field}.label", column=data.label)
     return Examples(texts, pairs, _numbers(labels, names, field=f"{field}.label"), names)
 
 
-def read_labelled(data: DataConfig, *, field: str) -> tuple[tuple[str, ...], tuple[str, ...] | None, list[str]]:
+def read_labelled(
+    data: DataConfig, *, field: str, kind: Kind = "class"
+) -> tuple[tuple[str, ...], tuple[str, ...] | None, list[Any]]:
     """Texts, second texts and label values, each checked on its own."""
     wanted: dict[str, str | int] = {"text": data.text, "label": data.label}
     if data.pair is not None:
@@ -89,11 +105,12 @@ def read_labelled(data: DataConfig, *, field: str) -> tuple[tuple[str, ...], tup
     columns = read_columns(data.source, data.split, wanted, field=field)
     texts = _texts(columns["text"], field=f"{field}.text", column=data.text)
     pairs = _texts(columns["pair"], field=f"{field}.pair", column=data.pair) if data.pair is not None else None
-    return texts, pairs, _label_texts(columns["label"], field=f"{field}.label", column=data.label)
+    read = {"class": _label_texts, "multi": _label_lists, "number": _quantities}[kind]
+    return texts, pairs, read(columns["label"], field=f"{field}.label", column=data.label)
 
 
 def load_tagged(data: DataConfig, *, field: str) -> TaggedSentences:
-    """Read sentences with a tag a word; sentences without any word are left out."""
+    """Read sentences with a tag a word (or none); sentences without any tagged word are left out."""
     columns = read_columns(data.source, data.split, {"text": data.text, "label": data.label}, field=field)
     for role in ("text", "label"):
         if not all(isinstance(cell, (list, tuple)) for cell in columns[role]):
@@ -104,17 +121,26 @@ def load_tagged(data: DataConfig, *, field: str) -> TaggedSentences:
             )
     if not all(isinstance(word, str) for words in columns["text"] for word in words):
         raise UserError("words must be plain texts", field=f"{field}.text", hint="name the column with the words")
-    sentences = {tuple(words): tags for words, tags in zip(columns["text"], columns["label"], strict=True) if words}
-    rows = list(sentences.items())  # a repeated sentence would stand on both sides of a split
-    if not rows:
-        raise UserError(f"{data.source} has no words", field=f"{field}.source")
-    if bad := [n for n, (words, tags) in enumerate(rows, 1) if len(words) != len(tags)]:
+    sentences = {tuple(words): tags for words, tags in zip(columns["text"], columns["label"], strict=True)}
+    if bad := [n for n, (words, tags) in enumerate(sentences.items(), 1) if len(words) != len(tags)]:
         raise UserError(f"sentence {bad[0]} has not as many tags as words", field=f"{field}.label")
-    flat = _label_texts([tag for _, tags in rows for tag in tags], field=f"{field}.label", column=data.label)
+    # Keyed by the words: a repeated sentence would stand on both sides of a split.
+    rows = [(words, tags) for words, tags in sentences.items() if any(tag is not None for tag in tags)]
+    if not rows:
+        raise UserError(f'no word in {data.source} has a value in "{data.label}"', field=f"{field}.label")
+    given = [tag for _, tags in rows for tag in tags if tag is not None]
+    flat = _label_texts(given, field=f"{field}.label", column=data.label)
     names = _label_names(flat, field=f"{field}.label", column=data.label)
     numbers = iter(_numbers(flat, names, field=f"{field}.label"))
-    tags = tuple(tuple(next(numbers) for _ in tags) for _, tags in rows)
+    tags = tuple(tuple(-1 if tag is None else next(numbers) for tag in tags) for _, tags in rows)
     return TaggedSentences(tuple(tuple(str(word) for word in words) for words, _ in rows), tags, names)
+
+
+def load_rows(rows: Sequence[tuple[str, str]]) -> Examples:
+    """Examples from texts with a class each."""
+    names = tuple(sorted({label for _, label in rows}))
+    labels = tuple(names.index(label) for _, label in rows)
+    return Examples(tuple(text for text, _ in rows), None, labels, names)
 
 
 def without_repeats(train: Examples, dev: Examples | None = None) -> Examples:
@@ -145,7 +171,8 @@ def sample(examples: Examples, most: int | None, seed: int) -> Examples:
 
 def split(examples: Examples, held_out: int | float, seed: int) -> tuple[Examples, Examples]:
     """Two parts, the second of the given size or share, stratified where every class allows it."""
-    first, second = split_rows(examples.labels, held_out, seed)
+    classes = examples.labels if examples.kind == "class" else [0] * len(examples)
+    first, second = split_rows(classes, held_out, seed)
     return examples.take(first), examples.take(second)
 
 
@@ -189,12 +216,11 @@ def _numbers_not_text(column: object, value: object, field: str) -> UserError:
     )
 
 
-def _is_number(value: str) -> bool:
+def _is_number(value: Any) -> bool:  # noqa: ANN401 - any cell
     try:
-        float(value)
-    except ValueError:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError):
         return False
-    return True
 
 
 def _is_integer(name: str) -> bool:
@@ -210,6 +236,32 @@ def _label_texts(values: list[Any], *, field: str, column: object) -> list[str]:
             hint="labels are texts or numbers; remove or mend these rows",
         )
     return [text for text in texts if text]
+
+
+def _label_lists(values: list[Any], *, field: str, column: object) -> list[list[str]]:
+    """Several labels a row: a list, or a text in which they are separated by | ; or ,"""
+    cells = [re.split("[|;,]", value) if isinstance(value, str) else value for value in values]
+    if bad := [n for n, cell in enumerate(cells, 1) if not isinstance(cell, (list, tuple))]:
+        raise UserError(
+            f'column "{column}" holds no list of labels in row {bad[0]}',
+            field=field,
+            hint="give a list, or labels separated by | ; or , in one text",
+        )
+    rows = [[_label_text(label) for label in cell] for cell in cells]
+    return [sorted({label for label in row if label}) for row in rows]
+
+
+def _quantities(values: list[Any], *, field: str, column: object) -> list[float]:
+    if bad := [n for n, value in enumerate(values, 1) if isinstance(value, bool) or not _is_number(value)]:
+        raise UserError(
+            f'column "{column}" has {len(bad)} rows without a number, first in row {bad[0]}: {values[bad[0] - 1]!r}',
+            field=field,
+            hint="target: number needs a finite number in every row",
+        )
+    found = [float(value) for value in values]
+    if len(set(found)) < 2:
+        raise UserError(f'column "{column}" has the same number in every row', field=field)
+    return found
 
 
 def _label_text(value: object) -> str | None:

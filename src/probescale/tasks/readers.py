@@ -12,7 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import conllu
 import pyarrow as pa
+from conllu.exceptions import ParseException
 from pyarrow import csv, ipc, parquet
 
 from probescale.errors import Problems, UserError, did_you_mean
@@ -66,8 +68,8 @@ def _read_file(path: Path, *, field: str) -> Columns:
         raise UserError(f"{path} is empty", field=f"{field}.source", hint="give a file with a header and rows")
     try:
         columns = READERS[suffix](path)
-    except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error, RecursionError) as error:
-        reason = str(error).splitlines()[0]
+    except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error, RecursionError, ParseException) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path} cannot be read: {reason}", field=f"{field}.source") from error
     if not columns or not next(iter(columns.values())):
         raise UserError(f"{path} is empty: it has no rows", field=f"{field}.source")
@@ -148,6 +150,25 @@ def read_conll(path: Path) -> Columns:
             raise ValueError(f"line {number} has {len(cells)} columns, the lines before it {width}")
     kept = [sentence for sentence in sentences if sentence]
     return {str(c + 1): [[cells[c] for cells in sentence] for sentence in kept] for c in range(width)}
+
+
+@reads(".conllu")
+def read_conllu(path: Path) -> Columns:
+    """Universal Dependencies. Columns are form, lemma, upos, xpos, head, deprel, and one for every feature (Tense).
+
+    A value is a sentence's list, None where a word has no value. Ranges of words and empty nodes are left out: they are
+    no words of their own.
+    """
+    with _text(path) as file:
+        sentences = [
+            [token for token in sentence if isinstance(token["id"], int)] for sentence in conllu.parse_incr(file)
+        ]
+    features = sorted({name for sentence in sentences for token in sentence for name in token["feats"] or {}})
+    columns = {n: [[token[n] for token in s] for s in sentences] for n in ("form", "lemma", "upos", "xpos", "deprel")}
+    columns["head"] = [[str(token["head"]) for token in s] for s in sentences]
+    for name in features:
+        columns[name] = [[(token["feats"] or {}).get(name) for token in s] for s in sentences]
+    return columns
 
 
 def _text(path: Path) -> Any:  # noqa: ANN401 - a text stream

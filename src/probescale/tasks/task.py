@@ -16,6 +16,7 @@ from probescale.tasks.data import (
     without_repeats,
 )
 from probescale.tasks.metrics import METRICS, Metric
+from probescale.tasks.structural import PROPERTIES, load_property
 
 DEV_SHARE = 0.2  # of train, when the user has no dev data
 
@@ -61,7 +62,7 @@ def load_task(config: TaskConfig, seed: int) -> Task:
     repeats = len(raw) - len(train) - (0 if config.dev else len(dev))
     train = sample(train, config.max_train, seed)
     _refuse_too_few(train)
-    probe_data = {probe.name: _probe_data(probe, n, train, dev) for n, probe in enumerate(config.probes)}
+    probe_data = {probe.name: _probe_data(probe, n, train, dev, seed) for n, probe in enumerate(config.probes)}
     return Task(config.name, config.metric, train, dev, named, repeats, probe_data)
 
 
@@ -74,16 +75,24 @@ def _refuse_too_few(train: Examples) -> None:
         )
 
 
-def _probe_data(probe: ProbeConfig, number: int, train: Examples, dev: Examples) -> Examples | TaggedSentences:
-    """The labelled data of one probe: its own, else the task's train part."""
+def _probe_data(
+    probe: ProbeConfig, number: int, train: Examples, dev: Examples, seed: int
+) -> Examples | TaggedSentences:
+    """The labelled data of one probe: made from text, its own, else the task's train part."""
     field = f"task.probes.{number}"
-    if probe.pooling == "token":
+    if probe.property is not None:
+        lookup(PROPERTIES, probe.property, field=f"{field}.property")
+        return without_repeats(load_property(probe.property, probe.data, train.texts, seed, field=field), dev)
+    if probe.pooling in ("token", "token_mean"):
         if probe.data is None:
             raise UserError(
                 "a token probe needs data with a tag a word", field=field, hint="add data: with a CoNLL file"
             )
         return load_tagged(probe.data, field=f"{field}.data")
-    data = train if probe.data is None else without_repeats(load_examples(probe.data, field=f"{field}.data"), dev)
+    if probe.data is None:
+        data = train
+    else:
+        data = without_repeats(load_examples(probe.data, field=f"{field}.data", kind=probe.target), dev)
     if probe.pooling == "sep" and data.pairs is None:
         raise UserError(
             f'probe "{probe.name}" looks at the separator between two texts, but its data has one text a row',

@@ -1,0 +1,64 @@
+"""`probescale cache`: what is kept on disk between runs, how large it is, and how to be rid of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from filelock import FileLock
+
+from probescale.sources import cache_dir, features_dir, packages_dir, try_lock
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of `probescale cache list`."""
+
+    name: str
+    about: str
+    size: int
+    used: float  # seconds since the epoch
+
+
+def entries() -> list[Entry]:
+    """What the cache holds, last used first: representations, unfinished ones, and fetched packages."""
+    found = []
+    for folder in [*_folders(features_dir()), *_folders(packages_dir())]:
+        files = [file for file in folder.rglob("*") if file.is_file()]
+        used = max((file.stat().st_mtime for file in files), default=folder.stat().st_mtime)
+        size = sum(file.stat().st_size for file in files)
+        found.append(Entry(str(folder.relative_to(cache_dir())), _about(folder), size, used))
+    return sorted(found, key=lambda entry: -entry.used)
+
+
+def clear(older_than_days: float = 0) -> tuple[int, int]:
+    """Remove entries not used for so long; (entries, bytes). An entry that is being computed stays."""
+    count = size = 0
+    for entry in entries():
+        folder = cache_dir() / entry.name
+        lock = FileLock(folder.parent / f"{folder.name.removesuffix('.partial')}.lock")
+        if entry.used > time.time() - older_than_days * 86_400 or not try_lock(lock):
+            continue
+        try:
+            shutil.rmtree(folder)
+            count, size = count + 1, size + entry.size
+        finally:
+            lock.release()
+    return count, size
+
+
+def _folders(root: Path) -> list[Path]:
+    return [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+
+
+def _about(folder: Path) -> str:
+    if folder.name.endswith(".partial"):
+        return "unfinished"
+    manifest = folder / "manifest.json"
+    if not manifest.is_file():
+        return "fetched package"
+    about = json.loads(manifest.read_text(encoding="utf-8")).get("about", {})
+    return ", ".join(str(about[name]) for name in ("model", "pooling", "inputs") if name in about)

@@ -1,0 +1,101 @@
+"""What a probe is held against: labels that mean nothing, and floors that need no layer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from probescale.errors import ProbeScaleError
+from probescale.models.families import backbone
+from probescale.models.loading import LoadedModel, fingerprint
+from probescale.probing.targets import Target
+
+
+def control_target(target: Target, keys: Sequence[str], seed: int) -> Target:
+    """Labels that depend on the key alone: a word's type (Hewitt & Liang), or the whole input.
+
+    Each key draws one of the real labels, so that their shares stay as they are; the same key always draws the same.
+    """
+    place = {key: _draw(key, seed) % len(target) for key in dict.fromkeys(keys)}
+    return target[np.array([place[key] for key in keys])]
+
+
+def _draw(key: str, seed: int) -> int:
+    return int.from_bytes(hashlib.blake2b(f"control {seed}\n{key}".encode(), digest_size=8).digest(), "big")
+
+
+def majority(train: Target, held_out: Target) -> np.ndarray:
+    """The commonest answer (of numbers: the mean) for every held-out row."""
+    return held_out.predicted(train.prior(len(held_out)))
+
+
+def bag_of_words(texts: Sequence[Sequence[str]], target: Target, parts: tuple[slice, slice, slice]) -> np.ndarray:
+    """Answers on the held-out rows of a linear probe on TF-IDF weights; a row is a text, two texts, or a word."""
+    from scipy.sparse import csr_matrix, hstack
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    fit, judge, held_out = parts
+    train = slice(0, judge.stop)
+    features = []
+    for column in zip(*texts, strict=True):  # first texts, second texts
+        vectorizer = TfidfVectorizer(token_pattern=r"\S+").fit(column[train])
+        features.append(vectorizer.transform(column))
+    rows = csr_matrix(hstack(features))
+
+    def score(strength: float) -> float:
+        guess = _sparse_probe(target.kind, strength).fit(rows[fit], target.values[fit]).predict(rows[judge])
+        truth = target.values[judge]
+        return -float(np.mean((guess - truth) ** 2 if target.kind == "number" else guess != truth))
+
+    best = max((1.0, 10.0), key=score)
+    return _sparse_probe(target.kind, best).fit(rows[train], target.values[train]).predict(rows[held_out])
+
+
+def _sparse_probe(kind: str, strength: float) -> Any:  # noqa: ANN401 - one of scikit-learn's estimators
+    from sklearn.linear_model import LogisticRegression, Ridge
+    from sklearn.multiclass import OneVsRestClassifier
+
+    if kind == "number":
+        return Ridge(alpha=1 / strength)
+    logistic = LogisticRegression(C=strength, max_iter=1000)
+    return OneVsRestClassifier(logistic) if kind == "multi" else logistic
+
+
+@dataclass(frozen=True)
+class Proof:
+    """That a model's weights are random: matrices compared with the trained ones, and their largest correlation."""
+
+    matrices: int
+    largest_correlation: float
+
+
+def with_random_weights(loaded: LoadedModel, seed: int) -> tuple[LoadedModel, Proof]:
+    """The same architecture built from its config, never from the checkpoint; and the proof that it is not trained."""
+    trained = backbone(loaded.model)
+    transformers.set_seed(seed)
+    model = type(loaded.model)(loaded.model.config).to(loaded.model.device).eval()  # type: ignore[call-arg]
+    proof = _compare(trained.state_dict(), backbone(model).state_dict())
+    return replace(loaded, model=model, fingerprint=fingerprint(model), source=f"{loaded.source} (random)"), proof
+
+
+def _compare(trained: dict[str, torch.Tensor], drawn: dict[str, torch.Tensor]) -> Proof:
+    correlations = []
+    for name, weight in drawn.items():
+        if weight.ndim < 2 or weight.numel() < 256:
+            continue
+        pair = torch.stack([trained[name].flatten().float(), weight.flatten().float()])
+        # A matrix of equal numbers correlates with nothing, unless it is the same matrix.
+        same = 1.0 if torch.equal(*pair) else 0.0
+        correlations.append(max(same, abs(float(torch.corrcoef(pair)[0, 1].nan_to_num()))))
+    largest = max(correlations)
+    if not largest < 0.5:
+        raise ProbeScaleError(
+            f"the random weights correlate with the trained ones ({largest:.2f}): they are not random"
+        )
+    return Proof(len(correlations), largest)

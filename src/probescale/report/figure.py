@@ -1,0 +1,65 @@
+"""The figure of the paper: relevance over layers, one line per probe, with bands and floors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from probescale.files import whole_file
+from probescale.probing.scores import ProbeResult, ProbeScores
+
+FORMATS = ("svg", "png")
+
+
+def write_figure(scores: ProbeScores, stem: Path) -> list[Path]:
+    """stem.svg and stem.png."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({"svg.hashsalt": "probescale", "font.size": 10}):  # the same scores, the same file
+        figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+        axes = figure.subplots()
+        _draw(axes, scores)
+        paths = [stem.with_name(f"{stem.name}.{kind}") for kind in FORMATS]
+        for path, kind in zip(paths, FORMATS, strict=True):
+            date = {"Date": None} if kind == "svg" else {}
+            with whole_file(path) as partial:
+                figure.savefig(partial, format=kind, dpi=150, metadata=date)
+    return paths
+
+
+def _draw(axes, scores: ProbeScores) -> None:  # noqa: ANN001 - matplotlib's axes
+    layers = range(1, scores.layers + 1)
+    colours = {name: f"C{number % 10}" for number, name in enumerate(scores.probes)}
+    for name, probe in scores.probes.items():
+        _draw_probe(axes, list(layers), name, probe, colours[name])
+    if len(scores.probes) > 1 or scores.contribution == "marginal":
+        label = "relevance" + (" (marginal)" if scores.contribution == "marginal" else "")
+        axes.plot(layers, scores.relevance, color="black", linewidth=2.2, label=label)
+    metrics = {"R2" if p.target == "number" and p.metric == "accuracy" else p.metric for p in scores.probes.values()}
+    axes.set_xlabel("layer")
+    axes.set_ylabel(" / ".join(sorted(metrics)) + " of the probe")
+    axes.set_title(f"{scores.task}: what each layer knows", loc="left")
+    ticks = list(layers) if scores.layers <= 16 else list(range(2, scores.layers + 1, 2))
+    embeddings = any(probe.embeddings for probe in scores.probes.values())
+    axes.set_xticks(([0] if embeddings else []) + ticks, (["emb."] if embeddings else []) + [str(t) for t in ticks])
+    axes.grid(axis="y", alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _draw_probe(axes, layers: list[int], name: str, probe: ProbeResult, colour: str) -> None:  # noqa: ANN001
+    axes.plot(layers, probe.scores, color=colour, marker="o", markersize=3.5, label=f"{name} (w={probe.weight:g})")
+    curve = probe.measures.get(probe.metric)
+    if curve is not None and curve.low != curve.high:
+        axes.fill_between(layers, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
+    if probe.embeddings and probe.metric in probe.embeddings:
+        axes.plot([0, 1], [probe.embeddings[probe.metric], probe.scores[0]], color=colour, linewidth=0.8, alpha=0.6)
+        axes.plot([0], [probe.embeddings[probe.metric]], color=colour, marker="s", markersize=4)
+    if probe.metric != "accuracy":
+        return
+    for floor, style in (("majority", ":"), ("bag of words", "--")):
+        if floor in probe.floors:
+            axes.axhline(probe.floors[floor], color=colour, linestyle=style, linewidth=1, label=f"{name}: {floor}")
+    if probe.random_weights:
+        label = f"{name}: random weights"
+        axes.plot(layers, probe.random_weights.values, color=colour, linestyle="-.", linewidth=1, label=label)

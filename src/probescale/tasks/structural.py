@@ -1,0 +1,147 @@
+"""Properties that need no labels: made from any text, or from the features of a CoNLL-U file.
+
+They are general linguistic probes, beside or instead of a task's own labels. One is added by one function, registered
+by its name; it takes columns and a seed and gives texts with a label each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probescale.config import DataConfig
+from probescale.errors import UserError
+from probescale.tasks.data import Examples, load_rows
+from probescale.tasks.readers import Columns, read_columns
+
+Labelled = list[tuple[str, str]]  # text, label
+Make = Callable[[Columns, int], Labelled]
+
+LENGTH_CLASSES = 6
+MOST_CONTENT_WORDS = 30
+FEWEST_SENTENCES = 20  # with a word, for it to be asked for
+
+
+@dataclass(frozen=True)
+class Property:
+    name: str
+    columns: dict[str, str]  # role -> column of a CoNLL-U file; empty: any text will do
+    make: Make
+
+    @property
+    def help(self) -> str:
+        return (self.make.__doc__ or "").splitlines()[0]
+
+
+PROPERTIES: dict[str, Property] = {}
+
+
+def structural(**columns: str) -> Callable[[Make], Make]:
+    def register(make: Make) -> Make:
+        PROPERTIES[make.__name__] = Property(make.__name__, columns, make)
+        return make
+
+    return register
+
+
+def load_property(name: str, data: DataConfig | None, texts: tuple[str, ...], seed: int, *, field: str) -> Examples:
+    """The examples of a property, from its own data or from the task's texts."""
+    wanted = PROPERTIES[name]
+    if data is None and wanted.columns:
+        raise UserError(
+            f'"{name}" is read from the features of a CoNLL-U file',
+            field=f"{field}.data",
+            hint="add data: file.conllu",
+        )
+    if data is None:
+        columns: Columns = {"text": list(texts)}
+    elif wanted.columns:
+        columns = read_columns(data.source, data.split, dict(wanted.columns), field=f"{field}.data")
+    else:
+        columns = {"text": _plain_texts(data, field=f"{field}.data")}
+    rows = list(dict(wanted.make(columns, seed)).items())
+    if len({label for _, label in rows}) < 2:
+        raise UserError(
+            f'"{name}" finds only {len(rows)} usable sentences in one class or none here',
+            field=field,
+            hint="give more or longer texts with data:",
+        )
+    return load_rows(rows)
+
+
+def _plain_texts(data: DataConfig, *, field: str) -> list[str]:
+    cells = read_columns(data.source, data.split, {"text": data.text}, field=field)["text"]
+    return [" ".join(map(str, cell)) if isinstance(cell, (list, tuple)) else str(cell) for cell in cells]
+
+
+@structural()
+def sentence_length(columns: Columns, seed: int) -> Labelled:
+    """Number of words, in six classes of like size."""
+    counts = np.array([len(text.split()) for text in columns["text"]])
+    edges = np.unique(np.quantile(counts, np.arange(1, LENGTH_CLASSES) / LENGTH_CLASSES, method="nearest"))
+    return [(t, str(int(np.searchsorted(edges, n)))) for t, n in zip(columns["text"], counts, strict=True)]
+
+
+@structural()
+def bigram_shift(columns: Columns, seed: int) -> Labelled:
+    """Whether two neighbouring words were swapped (in half of the sentences of five words or more)."""
+    rows = []
+    for text in columns["text"]:
+        words = text.split()
+        draw = _draw(text, seed)
+        places = [i for i in range(len(words) - 1) if words[i].casefold() != words[i + 1].casefold()]
+        if len(words) < 5 or not places:
+            continue
+        if draw % 2:
+            i = places[draw // 2 % len(places)]
+            words[i], words[i + 1] = words[i + 1], words[i]
+        rows.append((" ".join(words), "swapped" if draw % 2 else "original"))
+    return rows
+
+
+@structural()
+def word_content(columns: Columns, seed: int) -> Labelled:
+    """Which of thirty words of middle frequency is in the sentence (sentences with exactly one of them)."""
+    bags = [(text, {w for w in text.casefold().split() if w.isalpha()}) for text in columns["text"]]
+    counts = Counter(word for _, bag in bags for word in bag)
+    common = [w for w, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])) if n >= FEWEST_SENTENCES]
+    middle = set(common[len(common) // 4 :][:MOST_CONTENT_WORDS])
+    return [(text, next(iter(here))) for text, bag in bags if len(here := bag & middle) == 1]
+
+
+@structural(words="form", heads="head", relations="deprel", values="Tense")
+def tense(columns: Columns, seed: int) -> Labelled:
+    """Tense of the main verb, from CoNLL-U."""
+    return _of_word(columns, lambda relations, heads: next((i for i, h in enumerate(heads) if h == "0"), None))
+
+
+@structural(words="form", heads="head", relations="deprel", values="Number")
+def subject_number(columns: Columns, seed: int) -> Labelled:
+    """Number (Sing, Plur) of the main verb's subject, from CoNLL-U."""
+
+    def subject(relations: list[str], heads: list[str]) -> int | None:
+        root = next((i for i, head in enumerate(heads) if head == "0"), None)
+        under = [i for i, r in enumerate(relations) if str(r).startswith("nsubj") and heads[i] == str((root or 0) + 1)]
+        return under[0] if under and root is not None else None
+
+    return _of_word(columns, subject)
+
+
+def _of_word(columns: Columns, which: Callable[[Any, Any], int | None]) -> Labelled:
+    """Sentences whose chosen word has a value."""
+    rows = []
+    names = ("words", "heads", "relations", "values")
+    for words, heads, relations, values in zip(*(columns[name] for name in names), strict=True):
+        place = which(relations, heads)
+        if place is not None and values[place] is not None:
+            rows.append((" ".join(words), values[place]))
+    return rows
+
+
+def _draw(text: str, seed: int) -> int:
+    return int.from_bytes(hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=8).digest(), "big")
