@@ -48,7 +48,7 @@ def _draw(axes, scores: ProbeScores) -> None:  # noqa: ANN001 - matplotlib's axe
 
 
 def _draw_probe(axes, layers: list[int], name: str, probe: ProbeResult, colour: str) -> None:  # noqa: ANN001
-    axes.plot(layers, probe.scores, color=colour, marker="o", markersize=3.5, label=f"{name} (w={probe.weight:g})")
+    axes.plot(layers, probe.scores, color=colour, marker="o", markersize=3.5, label=f"{name} (w={probe.weight:.3g})")
     curve = probe.measures.get(probe.metric)
     if curve is not None and curve.low != curve.high:
         axes.fill_between(layers, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)

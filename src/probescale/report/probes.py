@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from probescale.probing.scores import ProbeResult, ProbeScores
 from probescale.report.table import Table
 
-BAR = 10  # characters
+BAR = 8  # characters
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 # measure -> heading; accuracy and its interval come first
 COLUMNS = {"f1": "F1", "selectivity": "select-\nivity", "information": "inform.\nbits", "compression": "compr-\nession"}
@@ -72,9 +72,8 @@ def probe_notes(scores: ProbeScores) -> list[str]:
 def _note(probe: ProbeResult) -> str:
     if probe.train is None:
         return "scores as given."
-    classes = (
-        "" if probe.target == "number" else f", {probe.classes} {'labels' if probe.target == 'multi' else 'classes'}"
-    )
+    kind = {"class": "classes", "multi": "labels"}.get(probe.target)
+    classes = f", {probe.classes} {kind}" if kind else ""
     parts = [
         f"{probe.metric} of a probe on {probe.pooling} states, {probe.train:,} training and {probe.validation:,} "
         f"validation rows inside train{classes}"
@@ -101,7 +100,7 @@ def _number(value: float | None) -> str:
 def _bar(value: float, low: float, high: float) -> str:
     """
     >>> _bar(0.5, 0.0, 1.0), _bar(0.0, 0.0, 1.0)
-    ('█████     ', '          ')
+    ('████    ', '        ')
     """
     eighths = round((value - low) / (high - low) * BAR * 8) if high > low else 0
     full, rest = divmod(eighths, 8)

@@ -27,7 +27,7 @@ class Table:
             padding=(0, 1, 0, 0),  # narrow gaps: the widest table fits 80 columns
         )
         for i, name in enumerate(self.header):
-            table.add_column(name, justify="left" if i < self.words else "right", no_wrap=i >= self.words)
+            table.add_column(name, justify="left" if i < self.words or not name else "right", no_wrap=i >= self.words)
         for i, row in enumerate(self.rows):
             table.add_row(*row, style="bold green" if i in self.strong else None)
         return table

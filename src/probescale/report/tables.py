@@ -17,7 +17,7 @@ def layer_table(scores: ProbeScores, kept: Sequence[int] = ()) -> Table:
     low, high = min(scores.relevance), max(scores.relevance)
     header = (
         "layer",
-        *(f"{name} (w={probe.weight:g})" for name, probe in scores.probes.items()),
+        *(f"{name} (w={probe.weight:.3g})" for name, probe in scores.probes.items()),
         "relevance",
         "",
         "kept",
