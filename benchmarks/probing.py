@@ -38,7 +38,7 @@ from probescale.probing.fitting import Rows, score_property
 from probescale.probing.parts import split_parts
 from probescale.probing.probe import probe
 from probescale.probing.represent import Request, represent
-from probescale.probing.sites import sites_of
+from probescale.probing.sites import Site, sites_of
 from probescale.probing.targets import Target
 from probescale.tasks.data import Examples, load_examples, load_tagged, sample, without_repeats
 from probescale.tasks.task import Task
@@ -102,9 +102,8 @@ class InMemory(Features):
 
     def __init__(self, layers: np.ndarray) -> None:
         rows = np.arange(layers.shape[1])
-        super().__init__(
-            Path(), rows, rows, rows, {f"layer-{n:03d}": layers.shape[2] for n in range(1, len(layers) + 1)}
-        )
+        width = int(layers.shape[2])
+        super().__init__(Path(), rows, rows, rows, dict.fromkeys(site_names(layers), width))
         object.__setattr__(self, "layers", layers)
 
     def load(self, site: str, rows: np.ndarray, columns: slice = slice(None)) -> np.ndarray:
@@ -120,7 +119,7 @@ def solver(model: str) -> Figures:
         rows = Rows(target, [("x",)] * len(labels), np.arange(len(labels)), parts, "cls")
         settings = config(model, selectivity=False, code_length=False, penalties=list(PENALTIES)).probing
         features = InMemory(layers)
-        sites = [_Site(f"layer-{n:03d}", layers.shape[2]) for n in range(1, len(layers) + 1)]
+        sites = [Site("layer", n, layers.shape[2], torch.nn.Identity()) for n in range(1, len(layers) + 1)]
         ours, found = timed(lambda: score_property(rows, features, sites, 1, settings, 0, name))  # noqa: B023
         ours_accuracy = [site.measures["accuracy"].value for site in found.sites.values()]
         shape = f"{len(layers)} layers, {layers.shape[1]:,} x {layers.shape[2]:,}, {len(target.names)} classes"
@@ -136,9 +135,8 @@ def solver(model: str) -> Figures:
         yield f"{name}: fastest loop / ours (at least 3)", fastest / ours
 
 
-class _Site:
-    def __init__(self, name: str, width: int) -> None:
-        self.name, self.width, self.part = name, width, "layer"
+def site_names(layers: np.ndarray) -> list[str]:
+    return [f"layer-{number:03d}" for number in range(1, len(layers) + 1)]
 
 
 def sklearn_loop(layers: np.ndarray, labels: np.ndarray, parts: Any) -> list[float]:  # noqa: ANN401 - Parts

@@ -63,6 +63,12 @@ def write_csv(path: Path, rows: list[tuple[str, str]], header: str = "text,label
     return path
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Nothing is read from or left in the user's cache."""
+    os.environ["PROBESCALE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 @dataclass(frozen=True)
 class TinyTask:
     train: Path

@@ -1,17 +1,49 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.exceptions import ConvergenceWarning
 
+from conftest import LAYERS, labelled_rows, write_csv
+from probescale.checks import check
 from probescale.config import ProbingConfig
-from probescale.errors import UserError
-from probescale.probing.linear import Parts, fit_probe
-from probescale.probing.probe import LabelledFeatures, check_parts, score_layers, split_parts
+from probescale.errors import ProbeScaleError, UserError
+from probescale.models.loading import load_as_saved
+from probescale.pipeline import prepare
+from probescale.probing.cache import Features
+from probescale.probing.controls import _compare, with_random_weights
+from probescale.probing.fitting import Rows, score_property
+from probescale.probing.parts import check_parts, split_parts
+from probescale.probing.probe import probe
 from probescale.probing.scores import ProbeResult, ProbeScores, load_scores, relevance
-from probescale.tasks.metrics import METRICS
+from probescale.probing.sites import Site
+from probescale.probing.targets import Target
+
+NAMES = ("a", "b", "c")
+
+
+class InMemory(Features):
+    """Features from an array (layers, rows, hidden)."""
+
+    def __init__(self, layers):
+        rows = np.arange(layers.shape[1])
+        super().__init__(None, rows, rows, rows, {f"layer-{n:03d}": layers.shape[2] for n in range(1, 9)})  # type: ignore[arg-type]
+        object.__setattr__(self, "layers", layers.astype(np.float32))
+
+    def load(self, site, rows, columns=slice(None)):
+        return self.layers[int(site[-3:]) - 1][rows][:, columns]  # type: ignore[attr-defined]
+
+
+def score(layers, values, seed=0, groups=None, **settings):
+    target = Target("class", values, NAMES[: values.max() + 1])
+    parts = check_parts("p", target, split_parts(target, groups, 0.2, seed), groups)
+    texts = [(str(n),) for n in range(len(target))]
+    rows = Rows(target, texts, np.arange(len(target)) if groups is None else groups, parts, "cls")
+    sites = [Site("layer", n, layers.shape[2], None) for n in range(1, len(layers) + 1)]  # type: ignore[arg-type]
+    found = score_property(rows, InMemory(layers), sites, 1, ProbingConfig(**settings), seed, "p")
+    return [found.sites[f"layer-{n:03d}"] for n in range(1, len(layers) + 1)], found
 
 
 @pytest.fixture(scope="module")
@@ -19,63 +51,66 @@ def layers():
     """Three layers: noise, a weak signal, a strong signal at a very different scale."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 900)
-    signal = np.eye(3)[labels]
     noise = rng.normal(size=(3, 900, 20))
-    noise[1, :, :3] += 1.0 * signal
-    noise[2, :, :3] += 4.0 * signal
-    return LabelledFeatures((noise * np.array([1, 100, 0.001])[:, None, None]).astype(np.float32), labels)
+    noise[1, :, :3] += 1.0 * np.eye(3)[labels]
+    noise[2, :, :3] += 4.0 * np.eye(3)[labels]
+    return noise * np.array([1, 100, 0.001])[:, None, None], labels
+
+
+def values(sites, name="accuracy"):
+    return [site.measures[name].value for site in sites]
 
 
 def test_scores_follow_the_signal_not_the_scale(layers):
-    found = score_layers(layers, "p", 1.0, "cls", ProbingConfig(), seed=0)
-    noise, weak, strong = found.scores
+    sites, found = score(*layers)
+    noise, weak, strong = values(sites)
     assert noise < 0.45 < 0.5 < weak < strong
     assert strong > 0.95
-    assert found.converged == (True, True, True)
-    assert found.train == 720
-    assert found.validation == 180
-    assert found.majority is not None
-    assert found.majority < 0.45
+    assert all(site.converged for site in sites)
+    assert (found.train, found.validation) == (720, 180)
+    assert found.floors["majority"] < 0.45
+    assert values(sites, "information") == sorted(values(sites, "information"))
+    assert values(sites, "compression") == sorted(values(sites, "compression"))
+    assert values(sites, "selectivity")[2] > 0.4
+
+
+def test_random_labels_carry_no_information_and_intervals_cover_chance():
+    rng = np.random.default_rng(1)
+    labels = np.arange(2000) % 2
+    sites, _ = score(rng.normal(size=(8, 2000, 30)), rng.permutation(labels))
+    information = np.array(values(sites, "information"))
+    assert np.abs(information).max() < 0.02, information
+    covers = [site.measures["accuracy"].low <= 0.5 <= site.measures["accuracy"].high for site in sites]
+    assert np.mean(covers) >= 0.8
+    assert np.abs(np.array(values(sites, "compression")) - 1).max() < 0.1
 
 
 def test_the_same_seed_gives_the_same_scores_and_another_seed_another_split(layers):
-    first, again, other = (score_layers(layers, "p", 1.0, "cls", ProbingConfig(), seed=s) for s in (0, 0, 1))
+    first, again, other = (values(score(*layers, seed=seed)[0]) for seed in (0, 0, 1))
     assert first == again
-    assert first.scores != other.scores
+    assert first != other
 
 
 def test_parts_do_not_overlap_and_words_of_a_sentence_stay_together(layers):
-    groups = np.arange(900) // 10
-    parts = split_parts(layers.labels, groups, 0.2, seed=0)
+    target, groups = Target("class", layers[1], NAMES), np.arange(900) // 10
+    parts = split_parts(target, groups, 0.2, seed=0)
     assert parts is not None
-    assert set(parts.train).isdisjoint(parts.validation)
-    assert sorted([*parts.fit, *parts.judge]) == sorted(parts.train)
-    assert set(groups[parts.train]).isdisjoint(groups[parts.validation])
-    assert set(groups[parts.fit]).isdisjoint(groups[parts.judge])
+    assert sorted(parts.order) == list(range(900))
+    together = [set(groups[rows]) for rows in (parts.fit, parts.judge, parts.validation)]
+    assert sum(map(len, together)) == len(set.union(*together)) == 90
+    assert parts.fit.tolist() != sorted(parts.fit), "in random order, for code lengths"
 
 
 def test_validation_rows_have_no_part_in_the_fit(layers):
-    parts = split_parts(layers.labels, None, 0.2, seed=0)
+    features, labels = layers
+    parts = split_parts(Target("class", labels, NAMES), None, 0.2, seed=0)
     assert parts is not None
-    spoiled = layers.labels.copy()
-    spoiled[parts.validation] = 0
-    accuracy = METRICS["accuracy"]
-    chosen = [fit_probe(layers.features[1], y, parts, (0.01, 1.0), accuracy).penalty for y in (layers.labels, spoiled)]
-    assert chosen[0] == chosen[1]
-
-
-def test_a_probe_that_runs_out_of_steps_says_so(layers, monkeypatch):
-    monkeypatch.setattr("probescale.probing.linear.MAX_STEPS", 2)
-    parts = split_parts(layers.labels, None, 0.2, seed=0)
-    assert parts is not None
-    with pytest.warns(ConvergenceWarning):
-        assert not fit_probe(layers.features[1], layers.labels, parts, (1.0,), METRICS["accuracy"]).converged
-
-
-def test_parts_is_what_fit_probe_uses(layers):
-    rows = np.arange(900)
-    same = Parts(train=rows, validation=rows, fit=rows, judge=rows)
-    assert fit_probe(layers.features[2], layers.labels, same, (1.0,), METRICS["accuracy"]).score > 0.97
+    spoiled = features.copy()
+    spoiled[:, parts.validation] = 1e3
+    for one, two in zip(score(features, labels)[0], score(spoiled, labels)[0], strict=True):
+        assert (one.penalty, one.steps) == (two.penalty, two.steps)
+        assert one.gap == pytest.approx(two.gap)
+        assert one.measures["code_length"].value == pytest.approx(two.measures["code_length"].value)
 
 
 def test_relevance_is_equation_1():
@@ -90,6 +125,152 @@ def test_scores_save_and_load(tmp_path):
     assert load_scores(tmp_path / "scores.json") == scores
     assert scores.relevance == (0.2, 0.15000000000000002)
     assert scores.weighted({"b": 1.0}).relevance == (0.3, 0.1)
+    with pytest.raises(UserError, match="no score of the embeddings"):
+        _ = scores.credited(contribution="marginal").relevance
+    with pytest.raises(UserError, match="has no f1"):
+        scores.credited("f1")
+
+
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory, model_folder):
+    """Everything at once on a tiny model: several kinds of probe, two seeds, sublayers, heads, random weights."""
+    folder = tmp_path_factory.mktemp("probed")
+    rows = labelled_rows(200)
+    train = write_csv(folder / "train.csv", rows)
+    tagged = "\n\n".join("\n".join(f"{w}\t{'T' if w in 'the and was' else 'W'}" for w in t.split()) for t, _ in rows)
+    (folder / "tags.conll").write_text(tagged)
+    lines = [json.dumps({"text": t, "label": [x for x in ("film", "plot") if x in t], "n": len(t)}) for t, _ in rows]
+    (folder / "more.jsonl").write_text("\n".join(lines))
+    config = check(
+        {
+            "model": {"source": str(model_folder("bert")), "max_length": 32},
+            "task": {
+                "train": str(train),
+                "probes": [
+                    {"name": "task", "pooling": "mean"},
+                    {"name": "tags", "pooling": "token",
+                     "data": {"source": str(folder / "tags.conll"), "text": 1, "label": 2}},
+                    {"name": "words", "target": "multi", "pooling": "max", "data": str(folder / "more.jsonl")},
+                    {"name": "size", "target": "number", "pooling": "last",
+                     "data": {"source": str(folder / "more.jsonl"), "label": "n"}},
+                    {"name": "order", "property": "bigram_shift"},
+                ],
+            },
+            "probing": {"max_examples": 400, "seeds": 2, "granularity": ["sublayer", "head"], "random_weights": True},
+            "selection": {"k": 2},
+        }
+    )  # fmt: skip
+    task, loaded = prepare(config)
+    return config, task, loaded, probe(loaded, task, config)
+
+
+@pytest.mark.slow
+def test_what_probing_reports(probed, tmp_path):
+    _, _, _, scores = probed
+    task, tags, words, size, order = (scores.probes[n] for n in ("task", "tags", "words", "size", "order"))
+    assert task.scores == task.measures["accuracy"].values
+    for one in (task, tags, words, order):
+        assert set(one.measures) >= {"accuracy", "f1", "information", "selectivity", "code_length", "compression"}
+    assert set(size.measures) == {"accuracy", "information", "selectivity", "control"}
+    for one in scores.probes.values():
+        assert set(one.floors) == {"majority", "bag of words", "embeddings"}
+        curve = one.measures["accuracy"]
+        assert len(curve.values) == len(one.scores) == LAYERS
+        assert all(low <= value <= high for low, value, high in zip(curve.low, curve.values, curve.high, strict=True))
+        assert curve.spread is not None
+        assert one.seeds == 2
+        assert one.attention is not None
+        assert one.feed_forward is not None
+        assert one.heads is not None
+        assert [len(heads) for heads in one.heads] == [4] * LAYERS
+        assert one.random_weights is not None
+        assert one.random_weights.values != curve.values
+        assert one.converged == (True,) * LAYERS
+    assert task.floors["bag of words"] > 0.9
+    spreads = [one.measures["accuracy"].spread for one in (task, words, size, order)]
+    assert all(spread and max(spread) > 0 for spread in spreads), "seeds resample something real"
+    assert max(task.scores) > 0.8
+    assert max(words.scores) > 0.8
+    assert max(size.scores) > 0.5
+    assert size.floors["majority"] <= 0
+    assert scores.random_weights is not None
+    assert scores.random_weights["largest_correlation"] < 0.3
+    scores.save(tmp_path / "s.json")
+    assert load_scores(tmp_path / "s.json") == scores
+
+
+@pytest.mark.slow
+def test_marginal_credit_is_what_a_layer_adds(probed):
+    scores = probed[3]
+    marginal = scores.credited("selectivity", "marginal").weighted({"task": 1.0})
+    found = scores.probes["task"].measures["selectivity"].values
+    below = scores.probes["task"].embeddings["selectivity"]
+    assert marginal.relevance[0] == pytest.approx(found[0] - below)
+    assert marginal.relevance[2] == pytest.approx(found[2] - found[1])
+    assert sum(marginal.relevance) == pytest.approx(found[-1] - below)
+
+
+@pytest.mark.slow
+def test_the_batch_size_changes_nothing(probed):
+    config, task, loaded, scores = probed
+    less = {"granularity": ("layer",), "random_weights": False, "code_length": False, "cache": False}
+    settings = config.probing.model_copy(update=less | {"batch_tokens": 64})
+    again = probe(loaded, task, config.model_copy(update={"probing": settings}))
+    for name, one in again.probes.items():
+        assert one.penalties == scores.probes[name].penalties
+        if one.target == "number":
+            np.testing.assert_allclose(one.scores, scores.probes[name].scores, atol=1e-5)
+        else:
+            assert one.scores == scores.probes[name].scores
+
+
+def test_random_weights_are_random(model_folder):
+    loaded = load_as_saved(str(model_folder("bert")))
+    drawn, proof = with_random_weights(loaded, seed=0)
+    again, _ = with_random_weights(loaded, seed=0)
+    other, _ = with_random_weights(loaded, seed=5)
+    assert drawn.fingerprint == again.fingerprint
+    assert len({loaded.fingerprint, drawn.fingerprint, other.fingerprint}) == 3
+    assert proof.matrices > 20
+    assert proof.largest_correlation < 0.2
+    weights = loaded.model.state_dict()
+    with pytest.raises(ProbeScaleError, match="correlate"):
+        _compare(weights, dict(weights))
+
+
+def raw(model_folder, task_files, **more) -> dict[str, Any]:
+    base = {"model": {"source": str(model_folder("bert"))}, "selection": {"k": 2}}
+    return base | {"task": {"train": str(task_files.train)}} | more
+
+
+@pytest.mark.parametrize(
+    ("probe_section", "relevance_section", "says"),
+    [
+        ({"name": "p", "property": "sentence_lenght"}, {}, "did you mean|sentence_length"),
+        ({"name": "p", "property": "tense"}, {}, "CoNLL-U"),
+        ({"name": "p", "property": "tense", "pooling": "token"}, {}, "another pooling"),
+        ({"name": "p", "target": "number"}, {}, "needs data of its own"),
+        ({"name": "p"}, {"metric": "accurracy"}, "relevance.metric"),
+    ],
+)
+def test_probes_that_cannot_be(model_folder, task_files, probe_section, relevance_section, says):
+    settings = raw(model_folder, task_files, relevance=relevance_section)
+    settings["task"] = settings["task"] | {"probes": [probe_section]}
+    with pytest.raises(UserError, match=says):
+        check(settings)
+
+
+def test_a_metric_that_a_probe_does_not_have(model_folder, task_files, tmp_path):
+    rows = [json.dumps({"text": t, "label": len(t)}) for t, _ in labelled_rows(60)]
+    (tmp_path / "n.jsonl").write_text("\n".join(rows))
+    settings = raw(model_folder, task_files, relevance={"metric": "f1"})
+    numbers = {"name": "n", "target": "number", "data": str(tmp_path / "n.jsonl")}
+    settings["task"] = settings["task"] | {"probes": [numbers]}
+    with pytest.raises(UserError, match="f1 is not defined"):
+        check(settings)
+    off = raw(model_folder, task_files, relevance={"metric": "compression"}, probing={"code_length": False})
+    with pytest.raises(UserError, match=r"compression needs probing\.code_length"):
+        check(off)
 
 
 @pytest.mark.parametrize(
@@ -133,6 +314,6 @@ def test_sizes_in_a_scores_file_must_fit(tmp_path):
 
 @pytest.mark.parametrize(("rows", "share"), [(2, 0.2), (3, 0.2), (120, 0.999), (120, 0.001)])
 def test_too_little_to_split(rows, share):
-    labels = np.arange(rows) % 2
+    target = Target("class", np.arange(rows) % 2, NAMES[:2])
     with pytest.raises(UserError, match="too little data"):
-        check_parts("p", labels, split_parts(labels, None, share, seed=0))
+        check_parts("p", target, split_parts(target, None, share, seed=0))

@@ -7,12 +7,16 @@ import torch
 from conftest import FAMILIES, LAYERS, labelled_rows
 from probescale.models.batching import batches_by_tokens
 from probescale.models.loading import load_as_saved
-from probescale.probing.represent import represent, sentence_inputs, separator, word_inputs
+from probescale.probing.cache import Store
+from probescale.probing.represent import Request, represent
+from probescale.probing.views import separator, tokenise
 from probescale.tasks.data import Examples, TaggedSentences
 
 ROWS = labelled_rows(24, seed=3)
 SINGLE = Examples(tuple(t * (1 + i % 3) for i, (t, _) in enumerate(ROWS)), None, (0, 1) * 12, ("a", "b"))
 PAIRS = Examples(SINGLE.texts, tuple(t for t, _ in labelled_rows(24, seed=4)), (0, 1) * 12, ("a", "b"))
+WORDS = ("the", "film", "was", "unbelievably", "good", ",", "so")
+TAGGED = TaggedSentences((WORDS, ("dull",)), (tuple(range(7)), (7,)), tuple("abcdefgh"))
 
 
 @pytest.fixture(params=FAMILIES)
@@ -20,39 +24,85 @@ def loaded(request, model_folder):
     return load_as_saved(str(model_folder(request.param)))
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "sep"])
+def features_of(loaded, data, pooling, batch_tokens=300, **options):
+    """Every site of one request as arrays, in the order of the data."""
+    with Store.open(keep=False) as store:
+        found = represent(loaded, [Request(data, pooling)], store, batch_tokens=batch_tokens, **options)[0]
+        return {site: found.load(site, np.arange(len(found))) for site in found.widths}
+
+
+def layers_of(loaded, data, pooling, batch_tokens=300, **options):
+    found = features_of(loaded, data, pooling, batch_tokens, **options)
+    return np.stack([found[f"layer-{layer:03d}"] for layer in range(1, LAYERS + 1)])
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "last", "sep", "token", "token_mean"])
 def test_neither_batch_size_nor_order_changes_a_feature(loaded, pooling):
     data = PAIRS if pooling == "sep" else SINGLE
-    whole = represent(loaded, sentence_inputs(loaded, data, pooling, 64), batch_tokens=100_000)
-    assert whole.shape == (LAYERS, 24, 32)
-    alone = represent(loaded, sentence_inputs(loaded, data, pooling, 64), batch_tokens=1)
-    np.testing.assert_allclose(alone, whole, rtol=1e-5, atol=1e-5)
-    order = np.random.default_rng(0).permutation(24)
-    shuffled = represent(loaded, sentence_inputs(loaded, data.take(order.tolist()), pooling, 64), batch_tokens=300)
-    np.testing.assert_allclose(shuffled, whole[:, order], rtol=1e-5, atol=1e-5)
+    if pooling.startswith("token"):
+        words = tuple(tuple(text.split()) for text in SINGLE.texts)
+        data = TaggedSentences(words, tuple((0,) * len(w) for w in words), ("a", "b"))
+    everything = {"granularity": ("sublayer", "head"), "max_length": 64}
+    whole = features_of(loaded, data, pooling, batch_tokens=100_000, **everything)
+    alone = features_of(loaded, data, pooling, batch_tokens=1, **everything)
+    assert len(whole) == 1 + 4 * LAYERS
+    for site in whole:
+        np.testing.assert_allclose(alone[site], whole[site], rtol=1e-5, atol=1e-5)
+    if isinstance(data, Examples):
+        order = np.random.default_rng(0).permutation(24)
+        shuffled = features_of(loaded, data.take(order.tolist()), pooling, batch_tokens=300, **everything)
+        for site in whole:
+            np.testing.assert_allclose(shuffled[site], whole[site][order], rtol=1e-5, atol=1e-5)
 
 
 def test_states_are_the_blocks_own_outputs(loaded):
-    """One sentence at a time, block by block, without the hooks; T5's last layer must not have the final norm."""
-    features = represent(loaded, sentence_inputs(loaded, SINGLE, "mean", 64), batch_tokens=300)
+    """One sentence at a time, without the hooks; T5's last layer must not have the final norm."""
+    found = features_of(loaded, SINGLE, "mean", max_length=64)
     batch = loaded.tokenizer(SINGLE.texts[0], return_tensors="pt")
     with torch.no_grad():
         states = loaded.model.base_model(**batch, output_hidden_states=True).hidden_states
+    np.testing.assert_allclose(found["embeddings"][0], states[0][0].mean(0), rtol=1e-4, atol=1e-5)
     for layer in range(1, LAYERS):
-        np.testing.assert_allclose(features[layer - 1, 0], states[layer][0].mean(0), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found[f"layer-{layer:03d}"][0], states[layer][0].mean(0), rtol=1e-4, atol=1e-5)
     last = states[LAYERS][0].mean(0).numpy()
     normed = loaded.family.name == "t5-encoder"
-    assert np.allclose(features[-1, 0], last, rtol=1e-4, atol=1e-5) != normed
+    assert np.allclose(found[f"layer-{LAYERS:03d}"][0], last, rtol=1e-4, atol=1e-5) != normed
+
+
+def test_sublayers_are_what_is_added_and_heads_make_up_the_attention(loaded):
+    found = features_of(loaded, SINGLE, "cls", granularity=("sublayer", "head"), max_length=64)
+    block = loaded.family.stack(loaded.model)[1]
+    projection = block.get_submodule(loaded.family.attention)
+    with torch.no_grad():
+        projected = projection(torch.from_numpy(found["heads-002"])).numpy()
+    np.testing.assert_allclose(projected, found["attention-002"], rtol=1e-4, atol=1e-4)
+    if loaded.family.name == "t5-encoder":  # pre-norm: the parts add up to the block's output
+        total = found["layer-001"] + found["attention-002"] + found["feed_forward-002"]
+        np.testing.assert_allclose(total, found["layer-002"], rtol=1e-4, atol=1e-4)
+
+
+def test_poolings_are_what_they_say(loaded):
+    batch = loaded.tokenizer(SINGLE.texts[0], return_tensors="pt")
+    with torch.no_grad():
+        states = loaded.model.base_model(**batch, output_hidden_states=True).hidden_states[1][0].numpy()
+    expected = {"cls": states[0], "last": states[-1], "mean": states.mean(0), "max": states.max(0)}
+    for pooling, state in expected.items():
+        found = features_of(loaded, SINGLE, pooling, max_length=64)["layer-001"][0]
+        np.testing.assert_allclose(found, state, rtol=1e-4, atol=1e-5)
+
+
+def view_of(loaded, data, pooling, max_length=64):
+    return tokenise(loaded.tokenizer, data, [(data, pooling)], max_length)[1][0]
 
 
 def test_sep_is_the_token_between_the_texts(loaded):
-    inputs = sentence_inputs(loaded, PAIRS, "sep", 64)
-    assert inputs.positions is not None
     special = {loaded.tokenizer.sep_token_id, loaded.tokenizer.eos_token_id} - {None}
-    for row, (position,) in enumerate(inputs.positions):
-        ids = inputs.encoded["input_ids"][row]
-        assert ids[position] in special
-        parts = inputs.encoded.sequence_ids(row)
+    view = view_of(loaded, PAIRS, "sep")
+    assert len(view) == 24
+    for row, position in enumerate(view.starts):
+        encoded = loaded.tokenizer(*PAIRS.inputs[row], truncation=True, max_length=64)
+        assert encoded["input_ids"][position] in special
+        parts = encoded.sequence_ids(0)
         assert parts[position - 1] == 0, "the last token of the first text stands before it"
         assert 1 in parts[position:], "the second text comes after it"
 
@@ -60,59 +110,78 @@ def test_sep_is_the_token_between_the_texts(loaded):
 def test_a_text_that_spells_the_separator_does_not_move_it(model_folder):
     loaded = load_as_saved(str(model_folder("bert")))
     data = Examples(("good [SEP] film",), ("the plot was dull",), (0,), ("a", "b"))
-    encoded = sentence_inputs(loaded, data, "sep", 64)
-    assert encoded.positions == [[separator(encoded.encoded.sequence_ids(0))]]
-    assert encoded.positions is not None
-    assert encoded.encoded.sequence_ids(0)[encoded.positions[0][0] + 1] == 1
+    parts = loaded.tokenizer(data.texts[0], "the plot was dull").sequence_ids(0)
+    view = view_of(loaded, data, "sep")
+    assert view.starts.tolist() == [separator(parts)]
+    assert parts[view.starts[0] + 1] == 1
 
 
-def test_words_are_found_at_their_first_piece(loaded):
-    words = ("the", "film", "was", "unbelievably", "good", ",", "so")
-    data = TaggedSentences((words, ("dull",)), (tuple(range(7)), (7,)), tuple("abcdefgh"))
-    inputs, tags, owners = word_inputs(loaded, data, 64)
-    assert tags.tolist() == list(range(8))
-    assert owners.tolist() == [0] * 7 + [1]
-    assert inputs.positions is not None
-    spans = [inputs.encoded.token_to_chars(0, position) for position in inputs.positions[0]]
-    starts = [span.start for span in spans if span is not None]
-    text = " ".join(words)
-    for start, word in zip(starts, words, strict=True):
-        assert text[start:].lstrip().startswith(word)
-    assert inputs.positions[0] == sorted(set(inputs.positions[0]))
-    features = represent(loaded, inputs, batch_tokens=300)
-    alone = represent(loaded, inputs, batch_tokens=1)
-    assert features.shape == (LAYERS, 8, 32)
-    np.testing.assert_allclose(features, alone, rtol=1e-5, atol=1e-5)
+def test_words_are_found_at_their_pieces(loaded):
+    first, whole = view_of(loaded, TAGGED, "token"), view_of(loaded, TAGGED, "token_mean")
+    assert first.inputs.tolist() == [0] * 7 + [1]
+    assert first.words.tolist() == [*range(7), 0]
+    encoded, text = loaded.tokenizer(" ".join(WORDS)), " ".join(WORDS)
+    for row, word in enumerate(WORDS):
+        assert text[encoded.token_to_chars(int(first.starts[row])).start :].lstrip().startswith(word)
+        begin = encoded.token_to_chars(int(whole.starts[row])).start
+        end = encoded.token_to_chars(int(whole.ends[row]) - 1).end
+        assert text[begin:end].strip() == word, "all pieces of the word, and nothing else"
+    assert (first.ends - first.starts == 1).all()
+    assert (whole.ends - whole.starts).max() > 1
+
+
+def test_words_without_a_tag_are_not_kept(loaded):
+    data = TaggedSentences((WORDS,), ((0, -1, -1, 1, -1, -1, 0),), ("a", "b"))
+    view = view_of(loaded, data, "token")
+    assert view.words.tolist() == [0, 3, 6]
+    some, everything = layers_of(loaded, data, "token"), layers_of(loaded, TAGGED, "token")
+    assert some.shape == (LAYERS, 3, 32)
+    np.testing.assert_allclose(some, everything[:, [0, 3, 6]], rtol=1e-5, atol=1e-5)
 
 
 def test_a_piece_that_is_only_a_blank_is_not_taken_for_the_word(model_folder):
     """Unigram tokenizers may split the blank before a word from the word."""
     loaded = load_as_saved(str(model_folder("t5-encoder")))
     words = ("Zyx", "film", "Qqq")  # capitals are not in the vocabulary, so the blank stands alone
-    inputs, tags, _ = word_inputs(loaded, TaggedSentences((words,), ((0, 1, 0),), ("a", "b")), 64)
-    assert inputs.positions is not None
-    pieces = [inputs.encoded.tokens(0)[position] for position in inputs.positions[0]]
-    assert len(tags) == 3
+    view = view_of(loaded, TaggedSentences((words,), ((0, 1, 0),), ("a", "b")), "token")
+    tokens = loaded.tokenizer(" ".join(words)).tokens(0)
+    pieces = [tokens[position] for position in view.starts]
+    assert len(pieces) == 3
     assert all(piece.strip("▁") for piece in pieces), pieces
 
 
 def test_words_beyond_the_length_limit_are_left_out(loaded):
     data = TaggedSentences((("good",) * 40,), ((0,) * 40,), ("a", "b"))
-    inputs, tags, _ = word_inputs(loaded, data, 8)
-    assert 0 < len(tags) < 9
-    assert represent(loaded, inputs, batch_tokens=300).shape == (LAYERS, len(tags), 32)
+    kept = len(view_of(loaded, data, "token", max_length=8))
+    assert 0 < kept < 9
+    assert layers_of(loaded, data, "token", max_length=8).shape == (LAYERS, kept, 32)
 
 
-def test_left_padding_gives_the_same_features(model_folder):
+@pytest.mark.parametrize("pooling", ["cls", "last", "mean", "max"])
+def test_left_padding_gives_the_same_features(model_folder, pooling):
     loaded = load_as_saved(str(model_folder("t5-encoder")))  # relative positions: padding side must not matter
-    right = represent(loaded, sentence_inputs(loaded, SINGLE, "cls", 64), batch_tokens=100_000)
+    right = layers_of(loaded, SINGLE, pooling, 100_000)
     loaded.tokenizer.padding_side = "left"
-    left = represent(loaded, sentence_inputs(loaded, SINGLE, "cls", 64), batch_tokens=100_000)
+    left = layers_of(loaded, SINGLE, pooling, 100_000)
     np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-5)
 
 
+def test_requests_on_the_same_inputs_share_one_pass(loaded, tmp_path):
+    passes = []
+    handle = loaded.family.stack(loaded.model)[0].register_forward_pre_hook(lambda *_: passes.append(1))
+    relabelled = Examples(SINGLE.texts, None, (1, 0) * 12, ("x", "y"))
+    requests = [Request(SINGLE, "cls"), Request(SINGLE, "mean"), Request(relabelled, "cls")]
+    with Store.open(keep=False) as store:
+        one, two, three = represent(loaded, requests, store, batch_tokens=100_000)
+        assert len(passes) == 1
+        assert one.folder == three.folder != two.folder
+        represent(loaded, [Request(SINGLE, "max")], store, batch_tokens=100_000)
+    handle.remove()
+    assert len(passes) == 2
+
+
 def test_batches_hold_every_input_once_and_keep_the_limit():
-    lengths = np.random.default_rng(0).integers(1, 50, 200)
-    batches = list(batches_by_tokens(lengths, 120))
-    assert sorted(i for batch in batches for i in batch) == list(range(200))
+    lengths = np.sort(np.random.default_rng(0).integers(1, 50, 200))[::-1]
+    batches = [np.arange(200)[batch] for batch in batches_by_tokens(lengths, 120)]
+    assert np.concatenate(batches).tolist() == list(range(200))
     assert all(len(batch) == 1 or len(batch) * lengths[batch].max() <= 120 for batch in batches)

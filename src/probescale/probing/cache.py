@@ -69,6 +69,7 @@ class Writer:
     sums: dict[str, int] = field(default_factory=dict)
     files: dict[str, BinaryIO] = field(default_factory=dict)
     noted: float = field(default_factory=time.monotonic)
+    durable: bool = True  # survives a power cut; not wanted of what is thrown away
 
     def resume(self, rows: int) -> None:
         """Open the files with the first `rows` rows in place."""
@@ -107,7 +108,8 @@ class Writer:
     def finish(self, target: Path, about: Mapping[str, Any]) -> None:
         for file in self.files.values():
             file.flush()
-            os.fsync(file.fileno())
+            if self.durable:
+                os.fsync(file.fileno())
         self.close()
         np.save(self.folder / "rows.npy", np.stack([self.inputs, self.words]).astype(np.int32))
         manifest = {"rows": self.rows, "widths": dict(self.widths), "crc32": self.sums, "about": dict(about)}
@@ -132,10 +134,10 @@ class Writer:
 
 
 class Store:
-    """The folder of all representations. `Store.temporary()` keeps nothing."""
+    """The folder of all representations; from `Store.open(keep=False)`, one that goes away at the end."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, *, durable: bool = True) -> None:
+        self.root, self.durable = root, durable
 
     @classmethod
     @contextmanager
@@ -144,7 +146,7 @@ class Store:
             yield cls(features_dir())
         else:
             with tempfile.TemporaryDirectory(prefix="probescale-") as folder:
-                yield cls(Path(folder))
+                yield cls(Path(folder), durable=False)
 
     def find(self, key: str) -> Features | None:
         """A complete entry that agrees with its manifest, to the last byte."""
@@ -185,7 +187,7 @@ class Store:
                 field="probing.max_examples",
                 hint="use fewer examples, run `probescale cache clear`, or set PROBESCALE_CACHE to another disk",
             )
-        return Writer(self.root / f"{key}.partial", widths, inputs, words)
+        return Writer(self.root / f"{key}.partial", widths, inputs, words, durable=self.durable)
 
 
 def _data_offset(path: Path) -> int:

@@ -20,6 +20,7 @@ from probescale.probing.targets import Target
 ROUGH = 1e-4  # nats: how close to its optimum a fit must be to compare penalties
 TOLERANCE = 1e-6  # nats per example: a probe has converged when its loss could fall by no more than about that
 MAX_STEPS = 500
+CHUNK = 4096  # rows copied at once: memory does not grow with the data
 LARGEST_FACTORS = 2**25  # numbers; beyond it, all columns share one estimate of the second derivative
 
 # (logits, changed in place into the derivative of the mean loss; rows of the target) -> mean loss
@@ -47,9 +48,12 @@ def standardise(features: np.ndarray, train: slice) -> None:
     Such columns are real: at the embeddings every text has the same first token. Dividing by their tiny deviation
     would blow rounding up into features.
     """
-    mean = features[train].mean(0, dtype=np.float64)
-    square = np.einsum("ij,ij->j", features[train], features[train], dtype=np.float64, casting="same_kind")
-    square /= max(len(features[train]), 1)
+    rows = features[train]
+    mean = rows.mean(0, dtype=np.float64)
+    square = np.zeros(features.shape[1])
+    for first in range(0, len(rows), CHUNK):
+        square += (rows[first : first + CHUNK].astype(np.float64) ** 2).sum(0)
+    square /= len(rows)
     deviation = np.sqrt(np.maximum(square - mean**2, 0))
     constant = deviation <= 1e-5 * np.sqrt(square) + 1e-12
     features -= mean.astype(np.float32)
@@ -137,10 +141,10 @@ class Curvature:
         rows, hidden = features.shape
         members = target.members()  # (columns) of row numbers
         shares = np.array([len(m) for m in members]) / rows
-        whole = features.T @ features / np.float32(rows)
+        whole = _gram(features) / np.float32(rows)
         if len(members) * hidden * hidden > LARGEST_FACTORS:
             return cls(0.25 * whole[None], shares)
-        own = np.stack([features[m].T @ features[m] for m in members]) / np.float32(rows)
+        own = np.stack([_gram(features, m) for m in members]) / np.float32(rows)
         return cls(0.25 * (shares[:, None, None].astype(np.float32) * whole + own), shares)
 
     def nothing(self) -> tuple[np.ndarray, np.ndarray]:
@@ -176,6 +180,17 @@ class _Whitened:
     def gradient(self, weights: np.ndarray, bias: np.ndarray) -> np.ndarray:
         inner = _times(self.inverse, weights.T)
         return np.concatenate([inner, (bias / self.bias_scale)[:, None]], 1).astype(np.float64).ravel()
+
+
+def _gram(features: np.ndarray, members: np.ndarray | None = None) -> np.ndarray:
+    """X^T X of all rows or of some, a chunk at a time where rows have to be copied."""
+    if members is None:
+        return features.T @ features
+    total = np.zeros((features.shape[1],) * 2, np.float32)
+    for first in range(0, len(members), CHUNK):
+        part = features[members[first : first + CHUNK]]
+        total += part.T @ part
+    return total
 
 
 def _times(matrices: np.ndarray, rows: np.ndarray) -> np.ndarray:

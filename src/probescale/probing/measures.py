@@ -41,13 +41,16 @@ class Resampling:
         _, self.unit = np.unique(groups, return_inverse=True)
         self.units = int(self.unit.max()) + 1
         rng = np.random.default_rng(seed)
-        self.weights = rng.multinomial(self.units, np.full(self.units, 1 / self.units), DRAWS).astype(np.float32)
+        self.weights = np.empty((DRAWS, self.units), np.uint16)  # how often each unit is drawn
+        for draw in self.weights:
+            draw[:] = np.bincount(rng.integers(0, self.units, self.units), minlength=self.units)
 
     def estimate(self, rows: np.ndarray, value: Callable[[np.ndarray], np.ndarray]) -> Estimate:
         """rows (rows, sums) are added up, over all or over a draw, and given to `value`."""
         sums = np.zeros((self.units, rows.shape[1]))
         np.add.at(sums, self.unit, rows)
-        drawn = value(self.weights @ sums)
+        parts = np.array_split(self.weights, max(1, self.weights.size // 2**20))  # as floats, a part at a time
+        drawn = value(np.concatenate([part.astype(np.float64) @ sums for part in parts]))
         low, high = np.nanquantile(drawn, (0.025, 0.975))
         return Estimate(float(value(sums.sum(0))), float(low), float(high))
 

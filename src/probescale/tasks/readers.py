@@ -152,6 +152,9 @@ def read_conll(path: Path) -> Columns:
     return {str(c + 1): [[cells[c] for cells in sentence] for sentence in kept] for c in range(width)}
 
 
+_CONLLU = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel")
+
+
 @reads(".conllu")
 def read_conllu(path: Path) -> Columns:
     """Universal Dependencies. Columns are form, lemma, upos, xpos, head, deprel, and one for every feature (Tense).
@@ -163,8 +166,10 @@ def read_conllu(path: Path) -> Columns:
         sentences = [
             [token for token in sentence if isinstance(token["id"], int)] for sentence in conllu.parse_incr(file)
         ]
+    if bad := [token for s in sentences for token in s if any(n not in token for n in _CONLLU)]:
+        raise ValueError(f'"{bad[0]["form"]}" has {len(bad[0])} columns, and CoNLL-U has ten')
     features = sorted({name for sentence in sentences for token in sentence for name in token["feats"] or {}})
-    columns = {n: [[token[n] for token in s] for s in sentences] for n in ("form", "lemma", "upos", "xpos", "deprel")}
+    columns = {n: [[token[n] for token in s] for s in sentences] for n in _CONLLU if n not in ("head", "feats")}
     columns["head"] = [[str(token["head"]) for token in s] for s in sentences]
     for name in features:
         columns[name] = [[(token["feats"] or {}).get(name) for token in s] for s in sentences]

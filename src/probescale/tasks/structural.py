@@ -83,7 +83,7 @@ def _plain_texts(data: DataConfig, *, field: str) -> list[str]:
 def sentence_length(columns: Columns, seed: int) -> Labelled:
     """Number of words, in six classes of like size."""
     counts = np.array([len(text.split()) for text in columns["text"]])
-    edges = np.unique(np.quantile(counts, np.arange(1, LENGTH_CLASSES) / LENGTH_CLASSES, method="nearest"))
+    edges = np.unique(np.quantile(counts, np.arange(1, LENGTH_CLASSES) / LENGTH_CLASSES, method="lower"))
     return [(t, str(int(np.searchsorted(edges, n)))) for t, n in zip(columns["text"], counts, strict=True)]
 
 

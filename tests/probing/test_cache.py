@@ -1,0 +1,211 @@
+"""The cache: hits, misses, kill -9, two processes, damage."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import labelled_rows, write_csv
+from probescale.errors import UserError
+from probescale.housekeeping import clear, entries
+from probescale.models.loading import load_as_saved
+from probescale.probing.cache import Store
+from probescale.probing.represent import Request, key_of, represent
+from probescale.probing.sites import sites_of
+from probescale.tasks.data import Examples
+
+TEXTS = tuple(text for text, _ in labelled_rows(40, seed=5))
+DATA = Examples(TEXTS, None, (0, 1) * 20, ("a", "b"))
+SITES = ["embeddings", "layer-001", "layer-002", "layer-003", "layer-004"]
+
+
+@pytest.fixture
+def loaded(model_folder):
+    return load_as_saved(str(model_folder("bert")))
+
+
+def count_passes(loaded):
+    passes: list[int] = []
+    loaded.family.stack(loaded.model)[0].register_forward_pre_hook(lambda *_: passes.append(1))
+    return passes
+
+
+def everything(features):
+    return {site: features.load(site, np.arange(len(features))) for site in features.widths}
+
+
+def test_a_second_request_runs_nothing_and_gives_the_same_bytes(loaded, tmp_path):
+    passes, store = count_passes(loaded), Store(tmp_path)
+    first = represent(loaded, [Request(DATA, "mean")], store, batch_tokens=100)[0]
+    done = len(passes)
+    again = represent(loaded, [Request(DATA, "mean")], store, batch_tokens=300)[0]
+    assert len(passes) == done > 1
+    assert list(first.widths) == SITES
+    for site, rows in everything(first).items():
+        assert np.array_equal(rows, everything(again)[site])
+    arrays = np.load(first.folder / "layer-002.npy", mmap_mode="r")
+    assert isinstance(arrays, np.memmap)
+    assert arrays.shape == (40, 32)
+    assert arrays.dtype == np.float32, "float16 overflows on T5's activations"
+
+
+def test_the_key_covers_what_features_depend_on(loaded, model_folder):
+    other = load_as_saved(str(model_folder("roberta")))
+    sites, more = sites_of(loaded, ("layer",)), sites_of(loaded, ("head",))
+    base = key_of(loaded, Request(DATA, "mean"), 64, sites)
+    relabelled = Examples(TEXTS, None, (1, 0) * 20, ("x", "y"))
+    assert key_of(loaded, Request(relabelled, "mean"), 64, sites) == base
+    changed = {
+        key_of(other, Request(DATA, "mean"), 64, sites),
+        key_of(loaded, Request(DATA.take(range(39)), "mean"), 64, sites),
+        key_of(loaded, Request(DATA, "cls"), 64, sites),
+        key_of(loaded, Request(DATA, "mean"), 32, sites),
+        key_of(loaded, Request(DATA, "mean"), 64, more),
+    }
+    loaded.tokenizer.add_tokens(["unbelievably"])
+    changed.add(key_of(loaded, Request(DATA, "mean"), 64, sites))
+    assert base not in changed
+    assert len(changed) == 6
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "manifest", "rows"])
+def test_a_damaged_entry_is_computed_again_never_used(loaded, tmp_path, damage):
+    store = Store(tmp_path)
+    first = represent(loaded, [Request(DATA, "mean")], store)[0]
+    expected = everything(first)
+    file = first.folder / {"manifest": "manifest.json", "rows": "rows.npy"}.get(damage, "layer-002.npy")
+    content = bytearray(file.read_bytes())
+    if damage == "flip":
+        content[-7] ^= 1
+        file.write_bytes(content)
+    else:
+        file.write_bytes(content[: len(content) // 2])
+    assert store.find(first.folder.name) is None
+    mended = everything(represent(loaded, [Request(DATA, "mean")], store)[0])
+    for site in expected:
+        assert np.array_equal(mended[site], expected[site])
+
+
+def test_a_pass_that_is_interrupted_goes_on_where_it_stopped(loaded, tmp_path, monkeypatch):
+    monkeypatch.setattr("probescale.probing.cache.NOTE_SECONDS", 0)
+    expected = everything(represent(loaded, [Request(DATA, "mean")], Store(tmp_path / "other"), batch_tokens=100)[0])
+    passes, store = count_passes(loaded), Store(tmp_path / "store")
+
+    def stop(*_):
+        if len(passes) == 6:
+            raise KeyboardInterrupt
+
+    handle = loaded.family.stack(loaded.model)[-1].register_forward_hook(stop)
+    with pytest.raises(KeyboardInterrupt):
+        represent(loaded, [Request(DATA, "mean")], store, batch_tokens=100)
+    handle.remove()
+    assert not [entry for entry in store.root.iterdir() if (entry / "manifest.json").exists()]
+    before = len(passes)
+    found = represent(loaded, [Request(DATA, "mean")], store, batch_tokens=100)[0]
+    one_input_each = 40
+    assert 0 < len(passes) - before < one_input_each - 4, "five batches were not computed again"
+    for site, rows in everything(found).items():
+        np.testing.assert_allclose(rows, expected[site], rtol=1e-5, atol=1e-6)
+
+
+SLOW_PROBE = """
+import sys, time
+import probescale.probing.cache as cache
+from probescale.models.loading import load_as_saved
+from probescale.probing.represent import Request, represent
+from probescale.tasks.data import Examples
+cache.NOTE_SECONDS = 0
+model, store, texts, pause = sys.argv[1:]
+loaded = load_as_saved(model)
+data = Examples(tuple(open(texts).read().splitlines()), None, (0, 1) * 20, ("a", "b"))
+passes = []
+def wait(*_):
+    passes.append(1)
+    print("batch", len(passes), flush=True)
+    time.sleep(float(pause))
+loaded.family.stack(loaded.model)[0].register_forward_pre_hook(wait)
+found = represent(loaded, [Request(data, "mean")], cache.Store(cache.Path(store)), batch_tokens=30)
+print("done", len(found[0]), flush=True)
+"""
+
+
+def start(folder: Path, store: Path, texts: Path, pause: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SLOW_PROBE, str(folder), str(store), str(texts), str(pause)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.mark.slow
+def test_kill_9_and_two_processes_at_once(loaded, model_folder, tmp_path):
+    texts = tmp_path / "texts"
+    texts.write_text("\n".join(TEXTS))
+    store, folder = tmp_path / "store", model_folder("bert")
+    killed = start(folder, store, texts, 0.05)
+    assert killed.stdout
+    while not killed.stdout.readline().startswith("batch 12"):
+        assert killed.poll() is None
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert [entry.name.endswith(".partial") for entry in store.iterdir() if entry.is_dir()] == [True]
+
+    both = [start(folder, store, texts, 0.01) for _ in range(2)]
+    said = [process.communicate(timeout=120)[0] for process in both]
+    assert all("done 40" in text for text in said), said
+    batches = sorted(text.count("batch ") for text in said)
+    assert batches[0] == 0, "the second process waited and computed nothing"
+    assert 0 < batches[1] <= 30, "what the killed process had done was not done again"
+
+    found = represent(loaded, [Request(DATA, "mean")], Store(store), batch_tokens=1000)[0]
+    fresh = represent(loaded, [Request(DATA, "mean")], Store(tmp_path / "fresh"), batch_tokens=1000)[0]
+    assert found.folder.parent == store
+    for site, rows in everything(found).items():
+        np.testing.assert_allclose(rows, everything(fresh)[site], rtol=1e-5, atol=1e-6)
+
+
+def test_too_little_disk_is_said_before_the_pass(loaded, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000})())
+    passes = count_passes(loaded)
+    with pytest.raises(UserError, match=r"25\.6 kB, but .* has 1\.0 kB left"):
+        represent(loaded, [Request(DATA, "mean")], Store(tmp_path))
+    assert not passes
+
+
+def test_without_the_cache_nothing_is_kept(loaded):
+    with Store.open(keep=False) as store:
+        represent(loaded, [Request(DATA, "mean")], store)
+        assert list(store.root.iterdir())
+    assert not store.root.exists()
+
+
+def test_cache_list_and_clear(cli, model_folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("PROBESCALE_CACHE", str(tmp_path / "cache"))
+    assert "0 entries" in cli("cache", "list").out
+    train = write_csv(tmp_path / "train.csv", labelled_rows(60))
+    config = tmp_path / "c.yaml"
+    task = {"train": str(train)}
+    settings = {"model": {"source": str(model_folder("bert"))}, "task": task, "selection": {"k": 2}}
+    config.write_text(json.dumps(settings))
+    assert cli("probe", config, "--out", tmp_path / "s.json").code == 0
+    listed = cli("cache", "list")
+    assert listed.code == 0
+    assert "cls, 48 inputs" in listed.out
+    assert "just now" in listed.out
+    assert "kB" in listed.out
+    assert len(json.loads(cli("cache", "list", "--json").out)) == 1
+    (entry,) = entries()
+    assert entry.size > 48 * 5 * 32 * 4
+
+    assert clear(older_than_days=1) == (0, 0)
+    old = time.time() - 5 * 86_400
+    for file in (tmp_path / "cache").rglob("*"):
+        os.utime(file, (old, old))
+    assert "5 days ago" in cli("cache", "list").out
+    assert "removed 1 entries" in cli("cache", "clear", "--older-than", 1).out
+    assert entries() == []

@@ -1,0 +1,144 @@
+"""The solver against scikit-learn, for every kind of target."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression, Ridge
+
+from probescale.probing import linear, mlp
+from probescale.probing.linear import Curvature, fit, fit_path, standardise
+from probescale.probing.targets import Target
+
+NAMES = ("a", "b", "c", "d", "e")
+
+
+def data(classes: int, rows: int = 600, hidden: int = 20, seed: int = 0):
+    """Correlated features of very different scale, and labels that some of them carry."""
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(rows, hidden)) @ rng.normal(size=(hidden, hidden)) * np.geomspace(0.01, 100, hidden)
+    scores = features / features.std(0) @ rng.normal(size=(hidden, classes)) + rng.gumbel(size=(rows, classes)) * 3
+    features = features.astype(np.float32)
+    standardise(features, slice(0, rows))
+    return features, Target("class", scores.argmax(1), NAMES[:classes])
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("penalty", [0.001, 0.1, 10.0])
+def test_it_is_scikit_learns_answer(classes, penalty):
+    features, target = data(classes)
+    ours = fit(features, target, penalty, tolerance=1e-9)
+    theirs = LogisticRegression(C=penalty, tol=1e-8, max_iter=10_000).fit(features.astype(float), target.values)
+    assert ours.converged
+    found = ours.weights.T
+    if classes > 2:  # a shift of all classes at once changes no answer, and weak penalties hardly hold it at zero
+        found = found - found.mean(0)
+    np.testing.assert_allclose(found, theirs.coef_, atol=2e-3 * np.abs(theirs.coef_).max())
+    assert np.array_equal(target.predicted(ours(features)), theirs.predict(features))
+
+
+@pytest.mark.parametrize("penalty", [0.01, 1.0])
+def test_several_labels_are_as_many_separate_probes(penalty):
+    features, target = data(3)
+    labels = np.stack([target.values == 0, target.values != 1, target.values == 2], 1).astype(np.float32)
+    ours = fit(features, Target("multi", labels, NAMES[:3]), penalty, tolerance=1e-9)
+    for k in range(3):
+        theirs = LogisticRegression(C=penalty, tol=1e-8, max_iter=10_000).fit(features.astype(float), labels[:, k])
+        np.testing.assert_allclose(ours.weights[:, k], theirs.coef_[0], atol=2e-3 * np.abs(theirs.coef_).max())
+
+
+@pytest.mark.parametrize("penalty", [0.001, 1.0])
+def test_numbers_are_ridge(penalty):
+    features, target = data(3)
+    values = (features[:, 0] + target.values + 5).astype(np.float32)
+    ours = fit(features, Target("number", values), penalty)
+    theirs = Ridge(alpha=1 / penalty).fit(features.astype(float), values)
+    np.testing.assert_allclose(ours.weights[:, 0], theirs.coef_, atol=1e-3 * np.abs(theirs.coef_).max())
+    np.testing.assert_allclose(ours(features)[:, 0], theirs.predict(features), atol=1e-3)
+
+
+def test_the_penalty_is_the_one_with_the_lowest_loss_on_the_judge_rows():
+    features, target = data(3, rows=400)
+    penalties = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
+    chosen, _ = fit_path(features[:200], target[:200], penalties, (features[200:], target[200:]))
+    losses = {c: target[200:].loss(fit(features[:200], target[:200], c)(features[200:]), 200) for c in penalties}
+    assert chosen.penalty == min(losses, key=losses.__getitem__)
+
+
+def test_a_class_that_the_training_rows_lack_costs_bits_but_not_infinitely_many():
+    features, target = data(5)
+    seen = np.flatnonzero(target.values != 4)
+    ours = fit(features[seen], target[seen], 1.0)
+    bits = target.surprise(ours(features), trained_on=len(seen))
+    assert np.isfinite(bits).all()
+    assert bits[target.values == 4].mean() > 5
+
+
+def test_a_probe_that_runs_out_of_steps_says_so(monkeypatch):
+    features, target = data(5)
+    monkeypatch.setattr(linear, "MAX_STEPS", 2)
+    assert not fit(features, target, 10.0).converged
+
+
+def test_convergence_is_within_the_stated_gap():
+    features, target = data(5)
+
+    def loss(one):
+        fitted = target.surprise(one(features), 10**9).mean() * np.log(2)
+        return fitted + 0.5 / (0.1 * len(features)) * float((one.weights**2).sum())
+
+    rough, close, closest = (fit(features, target, 0.1, tolerance=t) for t in (1e-4, 1e-6, 1e-10))
+    assert 0 <= loss(rough) - loss(closest) < 1e-3
+    assert abs(loss(close) - loss(closest)) < 1e-5
+    assert close.gap <= 1e-6
+
+
+def test_many_classes_share_one_curvature_and_agree(monkeypatch):
+    features, target = data(5)
+    own = fit(features, target, 0.1, tolerance=1e-9)
+    monkeypatch.setattr(linear, "LARGEST_FACTORS", 10)
+    assert len(Curvature.of(features, target).matrices) == 1
+    shared = fit(features, target, 0.1, tolerance=1e-9)
+    np.testing.assert_allclose(shared.weights, own.weights, atol=2e-3)
+
+
+def test_columns_that_are_constant_but_for_rounding_become_zero():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(100, 3)).astype(np.float32)
+    features[:, 1] = 3.0 + rng.normal(size=100) * 1e-7
+    features[:, 2] = 0
+    standardise(features, slice(0, 80))
+    assert (features[:, 1:] == 0).all()
+    np.testing.assert_allclose(features[:80, 0].std(), 1, rtol=1e-4)
+    np.testing.assert_allclose(features[:80, 0].mean(), 0, atol=1e-6)
+
+
+def test_scale_of_the_features_does_not_matter():
+    features, _ = data(3)
+    scaled = features * np.geomspace(1e-3, 1e3, 20).astype(np.float32)
+    standardise(scaled, slice(0, len(scaled)))
+    np.testing.assert_allclose(scaled, features, atol=1e-4)
+
+
+def test_an_mlp_learns_what_a_line_cannot():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(1200, 4)).astype(np.float32)
+    xor = ((features[:, 0] > 0) != (features[:, 1] > 0)).astype(int)
+    for names, values in ((NAMES[:2], xor), (NAMES[:3], xor + (features[:, 2] > 1))):
+        target = Target("class", values, names)
+        found = {}
+        for kind in (linear, mlp):
+            best, _ = kind.fit_path(features[:800], target[:800], (0.1, 10.0), (features[800:1000], target[800:1000]))
+            found[kind] = np.mean(target.predicted(best(features[1000:])) == values[1000:])
+        assert found[mlp] > 0.85 > 0.7 > found[linear]
+
+
+def test_an_mlp_takes_several_labels_and_numbers():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(600, 4)).astype(np.float32)
+    labels = np.stack([features[:, 0] > 0, abs(features[:, 1]) > 0.7], 1).astype(np.float32)
+    several = Target("multi", labels, NAMES[:2])
+    answers = several.predicted(mlp.fit(features, several, 10.0)(features))
+    assert (answers == several.values).mean() > 0.9
+    number = Target("number", abs(features[:, 0]))
+    assert np.corrcoef(mlp.fit(features, number, 10.0)(features)[:, 0], number.values)[0, 1] > 0.9
