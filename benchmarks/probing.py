@@ -124,15 +124,16 @@ def solver(model: str) -> Figures:
         ours_accuracy = [site.measures["accuracy"].value for site in found.sites.values()]
         shape = f"{len(layers)} layers, {layers.shape[1]:,} x {layers.shape[2]:,}, {len(target.names)} classes"
         yield f"{name} ({shape}): ours, s", ours
-        fastest = np.inf
-        for threads in (1, 2):
-            with threadpool_limits(threads):
-                theirs, accuracy = timed(lambda: sklearn_loop(layers, labels, parts))  # noqa: B023
-            fastest = min(fastest, theirs)
-            yield f"{name}: scikit-learn loop, {threads} BLAS threads, s", theirs
-            differences = np.abs(np.array(accuracy) - ours_accuracy)
-            yield f"{name}: largest difference in accuracy, points (at most 0.5)", 100 * differences.max()
-        yield f"{name}: fastest loop / ours (at least 3)", fastest / ours
+        with threadpool_limits(1):
+            theirs, accuracy = timed(lambda: sklearn_loop(layers, labels, parts))  # noqa: B023
+            some, _ = timed(lambda: sklearn_loop(layers[:3], labels, parts))  # noqa: B023
+        with threadpool_limits(2):
+            threaded, _ = timed(lambda: sklearn_loop(layers[:3], labels, parts))  # noqa: B023
+        yield f"{name}: scikit-learn loop, one BLAS thread, s", theirs
+        yield f"{name}: three layers of it with two BLAS threads / with one", threaded / some
+        differences = np.abs(np.array(accuracy) - ours_accuracy)
+        yield f"{name}: largest difference in accuracy, points (at most 0.5)", 100 * differences.max()
+        yield f"{name}: the faster loop / ours (at least 3)", theirs * min(1, threaded / some) / ours
 
 
 def site_names(layers: np.ndarray) -> list[str]:

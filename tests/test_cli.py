@@ -256,7 +256,10 @@ def test_probe_then_select(cli, config, tmp_path):
     path = config()
     found = cli("probe", path, "--out", tmp_path / "scores.json", "--set", "probing.validation=0.3")
     assert found.code == 0, found.err
-    assert "relevance" in found.out
+    assert "accuracy" in found.out
+    assert "bag of words" in found.out
+    assert (tmp_path / "scores.svg").exists()
+    assert (tmp_path / "scores.png").exists()
     scores = json.loads((tmp_path / "scores.json").read_text())
     assert scores["probes"]["task"]["validation"] == 36
     chosen = cli("select", tmp_path / "scores.json", "--budget", "90%", "--json")

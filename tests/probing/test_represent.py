@@ -36,23 +36,41 @@ def layers_of(loaded, data, pooling, batch_tokens=300, **options):
     return np.stack([found[f"layer-{layer:03d}"] for layer in range(1, LAYERS + 1)])
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "last", "sep", "token", "token_mean"])
-def test_neither_batch_size_nor_order_changes_a_feature(loaded, pooling):
-    data = PAIRS if pooling == "sep" else SINGLE
-    if pooling.startswith("token"):
-        words = tuple(tuple(text.split()) for text in SINGLE.texts)
-        data = TaggedSentences(words, tuple((0,) * len(w) for w in words), ("a", "b"))
-    everything = {"granularity": ("sublayer", "head"), "max_length": 64}
-    whole = features_of(loaded, data, pooling, batch_tokens=100_000, **everything)
-    alone = features_of(loaded, data, pooling, batch_tokens=1, **everything)
-    assert len(whole) == 1 + 4 * LAYERS
-    for site in whole:
-        np.testing.assert_allclose(alone[site], whole[site], rtol=1e-5, atol=1e-5)
-    if isinstance(data, Examples):
-        order = np.random.default_rng(0).permutation(24)
-        shuffled = features_of(loaded, data.take(order.tolist()), pooling, batch_tokens=300, **everything)
-        for site in whole:
-            np.testing.assert_allclose(shuffled[site], whole[site][order], rtol=1e-5, atol=1e-5)
+POOLINGS = ("cls", "mean", "max", "last", "sep")
+
+
+def all_features(loaded, data, poolings, batch_tokens):
+    """{(pooling, site): rows} from one pass."""
+    requests = [Request(data, pooling) for pooling in poolings]
+    sizes = {"max_length": 64, "granularity": ("sublayer", "head")}
+    with Store.open(keep=False) as store:
+        found = represent(loaded, requests, store, batch_tokens=batch_tokens, **sizes)
+        loads = zip(poolings, found, strict=True)
+        return {(p, site): one.load(site, np.arange(len(one))) for p, one in loads for site in one.widths}
+
+
+def test_neither_batch_size_nor_order_changes_a_feature(loaded):
+    whole = all_features(loaded, PAIRS, POOLINGS, batch_tokens=100_000)
+    alone = all_features(loaded, PAIRS, POOLINGS, batch_tokens=1)
+    order = np.random.default_rng(0).permutation(24)
+    shuffled = all_features(loaded, PAIRS.take(order.tolist()), POOLINGS, batch_tokens=300)
+    assert len(whole) == len(POOLINGS) * (1 + 4 * LAYERS)
+    for key, rows in whole.items():
+        np.testing.assert_allclose(alone[key], rows, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(shuffled[key], rows[order], rtol=1e-5, atol=1e-5)
+
+
+def test_neither_batch_size_nor_order_changes_a_word(loaded):
+    words = tuple(tuple(text.split()) for text in SINGLE.texts)
+    data = TaggedSentences(words, tuple((0,) * len(w) for w in words), ("a", "b"))
+    whole = all_features(loaded, data, ("token", "token_mean"), batch_tokens=100_000)
+    alone = all_features(loaded, data, ("token", "token_mean"), batch_tokens=1)
+    turned = all_features(loaded, data.take(range(23, -1, -1)), ("token", "token_mean"), batch_tokens=300)
+    ends = np.cumsum([len(w) for w in words])
+    rows = np.concatenate([np.arange(end - len(w), end) for w, end in list(zip(words, ends, strict=True))[::-1]])
+    for key, states in whole.items():
+        np.testing.assert_allclose(alone[key], states, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(turned[key], states[rows], rtol=1e-5, atol=1e-5)
 
 
 def test_states_are_the_blocks_own_outputs(loaded):

@@ -1,0 +1,96 @@
+"""Curves of a real model over its layers, for docs/curves.md. Needs ../shared (data, gte-small).
+
+python benchmarks/curves.py     about 20 minutes on two cores; writes docs/curves.md and docs/figures/
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from probescale.checks import check
+from probescale.files import write_text
+from probescale.pipeline import prepare
+from probescale.probing.probe import probe
+from probescale.provenance import provenance
+from probescale.report.figure import write_figure
+from probescale.report.probes import probe_notes, probe_table
+
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared"
+DOCS = ROOT / "docs"
+DATA = SHARED / "data"
+
+SST2 = {"source": str(DATA / "sst2/train.tsv"), "text": "sentence"}
+QNLI = {"source": str(DATA / "qnli/train_subset.tsv"), "text": "question", "pair": "sentence"}
+WORDS = {"pooling": "token"}
+WSJ = WORDS | {"data": {"source": str(DATA / "ptb_wsj_sample/wsj_sample.pos.conll"), "text": 1, "label": 2}}
+NER = WORDS | {"data": {"source": str(DATA / "conll2003/train.txt"), "text": 1, "label": 4}}
+EWT = {"source": str(DATA / "ud_english_ewt/en_ewt-ud-train.conllu.gz")}
+
+# name -> title, the task's train data, probes, rows
+STUDIES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]], int]] = {
+    "sst2": ("SST-2, 5,000 training phrases", SST2, [{"name": "sst2", "pooling": "mean"}], 5000),
+    "qnli": ("QNLI, 5,000 training pairs", QNLI, [{"name": "qnli", "pooling": "mean"}], 5000),
+    "pos": ("Parts of speech, 20,000 words of the WSJ sample", SST2, [{"name": "pos"} | WSJ], 20_000),
+    "ner": ("Named entities, 10,000 words of CoNLL-2003", SST2, [{"name": "ner"} | NER], 10_000),
+    "structure": (
+        "Structure, 3,000 sentences each",
+        SST2,
+        [
+            {"name": "length", "property": "sentence_length", "pooling": "mean"},
+            {"name": "word_order", "property": "bigram_shift", "pooling": "mean", "data": EWT | {"text": "form"}},
+            {"name": "tense", "property": "tense", "pooling": "mean", "data": EWT},
+            {"name": "number", "property": "subject_number", "pooling": "mean", "data": EWT},
+        ],
+        3000,
+    ),
+}
+
+
+def study(name: str) -> str:
+    """One section of the page."""
+    title, train, probes, rows = STUDIES[name]
+    config = check(
+        {
+            "model": {"source": str(SHARED / "weights/gte-small")},
+            "task": {
+                "name": name,
+                "train": train,
+                "probes": probes,
+            },
+            "probing": {"max_examples": rows, "random_weights": name != "structure"},
+            "selection": {"k": 4},
+        }
+    )
+    task, loaded = prepare(config)
+    made = provenance(loaded, task, config.seed)
+    made |= {"model": "gte-small", "command": "python benchmarks/curves.py"}
+    scores = probe(loaded, task, config, made)
+    scores.save(DOCS / "figures" / f"{name}.json")
+    svg, png = write_figure(scores, DOCS / "figures" / name)
+    png.unlink()
+    parts = [f"## {title}", f"![{title}](figures/{svg.name})"]
+    for (label, found), note in zip(scores.probes.items(), probe_notes(scores), strict=True):
+        parts += [probe_table(label, found).markdown(), note]
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    shutil.rmtree(DOCS / "figures", ignore_errors=True)
+    head = [
+        "<!-- Made by benchmarks/curves.py; run it to write this page again. -->",
+        "# What the layers of a real model know",
+        "gte-small (BERT, 12 layers, 384 wide), linear probes, one seed. What the curves show is said in "
+        "[probing](probing.md#what-the-curves-show); the numbers with all details are in figures/*.json.",
+    ]
+    sections = []
+    for name in STUDIES:
+        sections.append(study(name))
+        print(name, "done", flush=True)
+        write_text(DOCS / "curves.md", "\n\n".join(head + sections) + "\n")
+
+
+if __name__ == "__main__":
+    main()
