@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from probescale.models.surgery import extract as extract
     from probescale.models.surgery import save_model as save_model
     from probescale.pipeline import run as run
+    from probescale.probing.cache import Store as Store
     from probescale.probing.probe import probe as probe
+    from probescale.probing.represent import Request as Request
     from probescale.probing.represent import represent as represent
     from probescale.probing.scores import ProbeScores as ProbeScores
     from probescale.probing.scores import load_scores as load_scores
@@ -45,7 +47,9 @@ _HOMES = {
     "extract": "models.surgery",
     "save_model": "models.surgery",
     "run": "pipeline",
+    "Store": "probing.cache",
     "probe": "probing.probe",
+    "Request": "probing.represent",
     "represent": "probing.represent",
     "ProbeScores": "probing.scores",
     "load_scores": "probing.scores",
