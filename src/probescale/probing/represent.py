@@ -20,6 +20,7 @@ from probescale.errors import UserError
 from probescale.models.batching import padded_batches
 from probescale.models.families import backbone
 from probescale.models.loading import LoadedModel
+from probescale.models.memory import give_back
 from probescale.models.tokenizers import tokenizer_fingerprint
 from probescale.probing.cache import Features, Store, Writer
 from probescale.probing.sites import Site, sites_of, states_at
@@ -27,6 +28,7 @@ from probescale.probing.views import View, tokenise
 from probescale.progress import progress
 from probescale.tasks.data import Examples, TaggedSentences
 
+BATCHES_KEPT = 8  # after so many, freed memory is given back
 FORMAT = 1  # of what is stored; a change makes older entries unused
 
 
@@ -122,13 +124,17 @@ def _run(
             writer.resume(int(end[done - 1]) if done else 0)
         advance(done)
         try:
-            for batch, padded in padded_batches(loaded.tokenizer, tokens, batch_tokens, first=done):
+            batches = padded_batches(loaded.tokenizer, tokens, batch_tokens, first=done)
+            for number, (batch, padded) in enumerate(batches, 1):
                 _one_batch(loaded, batch, padded, sites, list(zip(views, writers, ends, strict=True)), done)
                 done += len(batch)
                 advance(len(batch))
+                if number % BATCHES_KEPT == 0:
+                    give_back()
             for (key, request), writer in zip(requests.items(), writers, strict=True):
                 about = {"model": loaded.source, "pooling": request.pooling, "inputs": f"{len(order):,} inputs"}
                 writer.finish(store.root / key, about)
+            give_back()
         except OSError as error:
             raise UserError(
                 f"representations cannot be written to {store.root}: {error.strerror}",
