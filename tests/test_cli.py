@@ -265,6 +265,24 @@ def test_probe_then_select(cli, config, tmp_path):
     chosen = cli("select", tmp_path / "scores.json", "--budget", "90%", "--json")
     assert chosen.code == 0, chosen.err
     assert json.loads(chosen.out)["params"] <= 0.9 * json.loads(chosen.out)["params_original"]
+    other = cli("select", tmp_path / "scores.json", "--k", 1, "--metric", "f1", "--contribution", "marginal", "--json")
+    assert other.code == 0, other.err
+    curve = scores["probes"]["task"]["measures"]["f1"]["values"]
+    below = scores["probes"]["task"]["embeddings"]["f1"]
+    gains = [here - lower for here, lower in zip(curve, [below, *curve], strict=False)]
+    assert json.loads(other.out)["kept"] == [gains.index(max(gains)) + 1]
+    assert json.loads(other.out)["score"] == pytest.approx(max(gains))
+    unknown = cli("select", tmp_path / "scores.json", "--k", 1, "--metric", "beauty")
+    assert unknown.code == 2
+    assert "accuracy, f1" in unknown.err
+
+
+def test_the_scores_are_not_written_where_the_figure_goes(cli, config, tmp_path):
+    before = set(tmp_path.iterdir())
+    found = cli("probe", config(), "--out", tmp_path / "scores.svg")
+    assert found.code == 2
+    assert "--out" in found.err
+    assert {path.suffix for path in set(tmp_path.iterdir()) - before} <= {".yaml", ".csv"}
 
 
 def test_validate_says_when_all_is_well(cli, config):
@@ -277,6 +295,7 @@ def test_validate_says_when_all_is_well(cli, config):
     ("what", "words"),
     [
         ("tasks", ["sst2", "qnli", "pos (w=0.5)"]),
+        ("properties", ["sentence_length", "bigram_shift", "CoNLL-U"]),
         ("strategies", ["contiguous", "top_k", "uniform_k"]),
         ("families", ["bert", "roberta", "mpnet", "t5"]),
         ("metrics", ["accuracy", "macro_f1"]),

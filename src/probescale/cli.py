@@ -81,6 +81,10 @@ def probe(
 
     settings = load_config(config, set_)
     check_output_file(out)
+    if out.suffix in (".svg", ".png"):
+        raise UserError(
+            f'"{out}" is where the figure goes', field="--out", hint="give the scores a name like scores.json"
+        )
     with waiting("loading libraries"):
         from probescale.pipeline import prepare
         from probescale.probing.probe import probe as probe_layers

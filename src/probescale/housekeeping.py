@@ -60,5 +60,8 @@ def _about(folder: Path) -> str:
     manifest = folder / "manifest.json"
     if not manifest.is_file():
         return "fetched package"
-    about = json.loads(manifest.read_text(encoding="utf-8")).get("about", {})
+    try:
+        about = json.loads(manifest.read_text(encoding="utf-8"))["about"]
+    except (ValueError, KeyError):
+        return "damaged"
     return ", ".join(str(about[name]) for name in ("model", "pooling", "inputs") if name in about)

@@ -94,26 +94,37 @@ def test_a_damaged_entry_is_computed_again_never_used(loaded, tmp_path, damage):
         assert np.array_equal(mended[site], expected[site])
 
 
-def test_a_pass_that_is_interrupted_goes_on_where_it_stopped(loaded, tmp_path, monkeypatch):
+@pytest.mark.parametrize("left", ["both notes", "one older note", "one damaged file"])
+def test_a_pass_that_is_interrupted_goes_on_where_it_stopped(loaded, tmp_path, monkeypatch, left):
     monkeypatch.setattr("probescale.probing.cache.NOTE_SECONDS", 0)
-    expected = everything(represent(loaded, [Request(DATA, "mean")], Store(tmp_path / "other"), batch_tokens=100)[0])
+    requests = [Request(DATA, "mean"), Request(DATA, "cls")]
+    expected = [everything(one) for one in represent(loaded, requests, Store(tmp_path / "other"), batch_tokens=1)]
     passes, store = count_passes(loaded), Store(tmp_path / "store")
+    notes = {}
 
     def stop(*_):
+        if len(passes) == 4:
+            notes.update({path: path.read_text() for path in store.root.glob("*.partial/progress.json")})
         if len(passes) == 6:
             raise KeyboardInterrupt
 
     handle = loaded.family.stack(loaded.model)[-1].register_forward_hook(stop)
     with pytest.raises(KeyboardInterrupt):
-        represent(loaded, [Request(DATA, "mean")], store, batch_tokens=100)
+        represent(loaded, requests, store, batch_tokens=1)
     handle.remove()
-    assert not [entry for entry in store.root.iterdir() if (entry / "manifest.json").exists()]
+    assert [json.loads(path.read_text())["rows"] for path in notes] == [5, 5]
+    assert not list(store.root.glob("*/manifest.json"))
+    one = next(iter(notes))
+    if left == "one older note":  # both go on from the earlier place
+        one.write_text(notes[one])
+    if left == "one damaged file":
+        (one.parent / "layer-003.npy").write_bytes(b"nothing")
     before = len(passes)
-    found = represent(loaded, [Request(DATA, "mean")], store, batch_tokens=100)[0]
-    one_input_each = 40
-    assert 0 < len(passes) - before < one_input_each - 4, "five batches were not computed again"
-    for site, rows in everything(found).items():
-        np.testing.assert_allclose(rows, expected[site], rtol=1e-5, atol=1e-6)
+    found = represent(loaded, requests, store, batch_tokens=1)
+    assert len(passes) - before == {"both notes": 35, "one older note": 37, "one damaged file": 40}[left]
+    for features, states in zip(found, expected, strict=True):
+        for site, rows in everything(features).items():
+            np.testing.assert_allclose(rows, states[site], rtol=1e-5, atol=1e-6)
 
 
 SLOW_PROBE = """

@@ -82,11 +82,11 @@ class Writer:
                     shape = (len(self.inputs), width)
                     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
                     np.lib.format.write_array_header_1_0(file, header)
-                self.sums[site] = 0
             self.files[site] = path.open("r+b")
             offset = _data_offset(path)
             self.files[site].truncate(offset + rows * width * 4)
             self.files[site].seek(0, os.SEEK_END)
+            self.sums[site] = _sum(path, rows, width)
 
     def write(self, site: str, rows: np.ndarray) -> None:
         data = np.ascontiguousarray(rows, "<f4").data
@@ -129,7 +129,6 @@ class Writer:
             return 0
         if not good or rows > len(self.inputs):
             return 0
-        self.sums = sums
         return rows
 
 

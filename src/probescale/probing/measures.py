@@ -61,7 +61,7 @@ def measure(answers: Answers, resampling: Resampling) -> dict[str, Estimate]:
     hits = _hits(truth, answers.predicted)
     found = {"accuracy": resampling.estimate(hits, _accuracy(truth))}
     if truth.kind == "number":
-        errors = np.stack([(truth.values - answers.predicted) ** 2, answers.saved], 1)
+        errors = np.stack([(truth.values - answers.predicted) ** 2 + 1e-12, answers.saved], 1)  # never divide by 0
         found["information"] = resampling.estimate(errors, lambda s: 0.5 * np.log2(1 + s[..., 1] / s[..., 0]))
     else:
         found["f1"] = resampling.estimate(*_f1(truth, answers.predicted, resampling))
