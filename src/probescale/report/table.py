@@ -43,4 +43,4 @@ class Table:
         return "\n".join("| " + " | ".join(row) + " |" for row in [self._one_line_header(), align, *rows])
 
     def _one_line_header(self) -> list[str]:
-        return [name.replace("\n", " ") for name in self.header]
+        return [name.replace("-\n", "").replace("\n", " ") for name in self.header]
