@@ -25,7 +25,8 @@ def raw(model_folder, task_files):
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_shipped_configs_parse_and_say_how_to_run_them(path):
-    assert path.read_text().splitlines()[0] == f"# probescale run configs/{path.name}"
+    verb = "probe" if path.name.startswith("probe") else "run"
+    assert path.read_text().splitlines()[0].startswith(f"# probescale {verb} configs/{path.name}")
     config = parse(fill_in(read_yaml(path)))
     assert config.selection.strategy == "contiguous"
 

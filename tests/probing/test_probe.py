@@ -184,11 +184,13 @@ def test_what_probing_reports(probed, tmp_path):
         assert one.heads is not None
         assert [len(heads) for heads in one.heads] == [4] * LAYERS
         assert one.random_weights is not None
-        assert one.random_weights.values != curve.values
+        assert len(one.random_weights.values) == LAYERS
         assert one.converged == (True,) * LAYERS
+    assert size.random_weights.values != size.scores
     assert task.floors["bag of words"] > 0.9
-    spreads = [one.measures["accuracy"].spread for one in (task, words, size, order)]
-    assert all(spread and max(spread) > 0 for spread in spreads), "seeds resample something real"
+    spread = size.measures["accuracy"].spread
+    assert spread is not None
+    assert min(spread) > 0, "seeds resample something real"
     assert max(task.scores) > 0.8
     assert max(words.scores) > 0.8
     assert max(size.scores) > 0.5
