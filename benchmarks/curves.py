@@ -1,6 +1,6 @@
 """Curves of a real model over its layers, for docs/curves.md. Needs ../shared (data, gte-small).
 
-python benchmarks/curves.py     about 20 minutes on two cores; writes docs/curves.md and docs/figures/
+python benchmarks/curves.py     about 15 minutes on two cores; writes docs/curves.md and docs/figures/
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ QNLI = {"source": str(DATA / "qnli/train_subset.tsv"), "text": "question", "pair
 WORDS = {"pooling": "token"}
 WSJ = WORDS | {"data": {"source": str(DATA / "ptb_wsj_sample/wsj_sample.pos.conll"), "text": 1, "label": 2}}
 NER = WORDS | {"data": {"source": str(DATA / "conll2003/train.txt"), "text": 1, "label": 4}}
-EWT = {"source": str(DATA / "ud_english_ewt/en_ewt-ud-train.conllu.gz")}
 
 # name -> title, the task's train data, probes, rows
 STUDIES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]], int]] = {
@@ -35,17 +34,6 @@ STUDIES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]], int]] = {
     "qnli": ("QNLI, 5,000 training pairs", QNLI, [{"name": "qnli", "pooling": "mean"}], 5000),
     "pos": ("Parts of speech, 20,000 words of the WSJ sample", SST2, [{"name": "pos"} | WSJ], 20_000),
     "ner": ("Named entities, 10,000 words of CoNLL-2003", SST2, [{"name": "ner"} | NER], 10_000),
-    "structure": (
-        "Structure, 3,000 sentences each",
-        SST2,
-        [
-            {"name": "length", "property": "sentence_length", "pooling": "mean"},
-            {"name": "word_order", "property": "bigram_shift", "pooling": "mean", "data": EWT | {"text": "form"}},
-            {"name": "tense", "property": "tense", "pooling": "mean", "data": EWT},
-            {"name": "number", "property": "subject_number", "pooling": "mean", "data": EWT},
-        ],
-        3000,
-    ),
 }
 
 
@@ -60,7 +48,7 @@ def study(name: str) -> str:
                 "train": train,
                 "probes": probes,
             },
-            "probing": {"max_examples": rows, "random_weights": name != "structure"},
+            "probing": {"max_examples": rows, "random_weights": True},
             "selection": {"k": 4},
         }
     )
