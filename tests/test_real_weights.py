@@ -50,12 +50,17 @@ def test_a_cut_of_real_weights_equals_the_parent_with_layers_skipped(name, tmp_p
     np.testing.assert_allclose(np.load(tmp_path / "out.npy")[mask], expected[mask], rtol=1e-3, atol=1e-4)
 
 
-def test_the_papers_two_qnli_probes_on_real_data():
-    """QNLI labels at the separator and WSJ tags on words: both far above the commonest class."""
+def wsj_words() -> dict[str, str | int]:
+    """The data section of the WSJ sample's tags, or a skip that says what is missing."""
     tags = SHARED / "data" / "ptb_wsj_sample" / "wsj_sample.pos.conll"
     if not tags.exists():
         pytest.skip("needs ../shared/data beside the checkout")
-    words = {"source": str(tags), "text": 1, "label": 2}
+    return {"source": str(tags), "text": 1, "label": 2}
+
+
+def test_the_papers_two_qnli_probes_on_real_data():
+    """QNLI labels at the separator and WSJ tags on words: both far above the commonest class."""
+    words = wsj_words()
     config = check(
         {
             "model": {"source": str(real_weights("gte-small"))},
@@ -87,10 +92,7 @@ def test_the_papers_two_qnli_probes_on_real_data():
 @pytest.mark.slow
 def test_pos_is_known_and_its_control_task_is_not():
     """The WSJ sample on gte-small, against labels that mean nothing and weights that know nothing."""
-    tags = SHARED / "data" / "ptb_wsj_sample" / "wsj_sample.pos.conll"
-    if not tags.exists():
-        pytest.skip("needs ../shared/data beside the checkout")
-    words = {"source": str(tags), "text": 1, "label": 2}
+    words = wsj_words()
     config = check(
         {
             "model": {"source": str(real_weights("gte-small"))},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +14,7 @@ from probescale.errors import ProbeScaleError
 from probescale.models.families import backbone
 from probescale.models.loading import LoadedModel, fingerprint
 from probescale.probing.targets import Target
+from probescale.tasks.data import seeded_draw
 
 
 def control_target(target: Target, keys: Sequence[str], seed: int) -> Target:
@@ -22,12 +22,8 @@ def control_target(target: Target, keys: Sequence[str], seed: int) -> Target:
 
     Each key draws one of the real labels, so that their shares stay as they are; the same key always draws the same.
     """
-    place = {key: _draw(key, seed) % len(target) for key in dict.fromkeys(keys)}
+    place = {key: seeded_draw(key, seed) % len(target) for key in dict.fromkeys(keys)}
     return target[np.array([place[key] for key in keys])]
-
-
-def _draw(key: str, seed: int) -> int:
-    return int.from_bytes(hashlib.blake2b(f"control {seed}\n{key}".encode(), digest_size=8).digest(), "big")
 
 
 def majority(train: Target, held_out: Target) -> np.ndarray:

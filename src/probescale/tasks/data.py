@@ -302,5 +302,10 @@ def _numbers(labels: list[str], names: tuple[str, ...], *, field: str) -> tuple[
     return tuple(number[label] for label in labels)
 
 
+def seeded_draw(text: str, seed: int) -> int:
+    """A number below 2**64 that depends on nothing but the text and the seed."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=8).digest(), "big")
+
+
 def _digest(value: Any) -> str:  # noqa: ANN401 - any JSON value
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()

@@ -6,7 +6,6 @@ by its name; it takes columns and a seed and gives texts with a label each.
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy as np
 
 from probescale.config import DataConfig
 from probescale.errors import UserError
-from probescale.tasks.data import Examples, load_rows
+from probescale.tasks.data import Examples, load_rows, seeded_draw
 from probescale.tasks.readers import Columns, read_columns
 
 Labelled = list[tuple[str, str]]  # text, label
@@ -93,7 +92,7 @@ def bigram_shift(columns: Columns, seed: int) -> Labelled:
     rows = []
     for text in columns["text"]:
         words = text.split()
-        draw = _draw(text, seed)
+        draw = seeded_draw(text, seed)
         places = [i for i in range(len(words) - 1) if words[i].casefold() != words[i + 1].casefold()]
         if len(words) < 5 or not places:
             continue
@@ -141,7 +140,3 @@ def _of_word(columns: Columns, which: Callable[[Any, Any], int | None]) -> Label
         if place is not None and values[place] is not None:
             rows.append((" ".join(words), values[place]))
     return rows
-
-
-def _draw(text: str, seed: int) -> int:
-    return int.from_bytes(hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=8).digest(), "big")
