@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 
 from probescale.config import DataConfig, RunConfig
 from probescale.models.batching import encode, padded_batches
-from probescale.models.families import backbone
+from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.probing.cache import Features, Store
 from probescale.probing.fitting import Rows, score_property

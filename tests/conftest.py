@@ -32,7 +32,7 @@ from transformers import (
     set_seed,
 )
 
-from probescale.models.families import Family
+from probescale.models.family import Family
 
 SHARED = Path(__file__).parents[2] / "shared"  # real data and weights; absent in most checkouts
 FAMILIES = ("bert", "roberta", "mpnet", "t5-encoder")
@@ -188,7 +188,7 @@ def layers_skipped(model: PreTrainedModel, family: Family, kept: tuple[int, ...]
     def skip(_module, args, output):
         return (args[0], *output[1:]) if isinstance(output, tuple) else args[0]
 
-    handles = [block.register_forward_hook(skip) for i, block in enumerate(family.stack(model), 1) if i not in kept]
+    handles = [block.register_forward_hook(skip) for i, block in enumerate(family.layers(model), 1) if i not in kept]
     yield
     for handle in handles:
         handle.remove()

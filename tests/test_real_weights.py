@@ -11,7 +11,7 @@ import torch
 
 from conftest import SHARED, layers_skipped, real_weights
 from probescale.checks import check
-from probescale.models.families import backbone
+from probescale.models.family import backbone
 from probescale.models.loading import load_as_saved
 from probescale.models.surgery import extract, save_model
 from probescale.pipeline import prepare

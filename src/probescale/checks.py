@@ -31,7 +31,7 @@ from probescale.tasks.structural import PROPERTIES
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-    from probescale.models.families import Family
+    from probescale.models.family import Family
 
 T = TypeVar("T")
 S = TypeVar("S", bound=BaseModel)

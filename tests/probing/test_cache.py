@@ -34,7 +34,7 @@ def loaded(model_folder):
 
 def count_passes(loaded):
     passes: list[int] = []
-    loaded.family.stack(loaded.model)[0].register_forward_pre_hook(lambda *_: passes.append(1))
+    loaded.family.layers(loaded.model)[0].register_forward_pre_hook(lambda *_: passes.append(1))
     return passes
 
 
@@ -108,7 +108,7 @@ def test_a_pass_that_is_interrupted_goes_on_where_it_stopped(loaded, tmp_path, m
         if len(passes) == 6:
             raise KeyboardInterrupt
 
-    handle = loaded.family.stack(loaded.model)[-1].register_forward_hook(stop)
+    handle = loaded.family.layers(loaded.model)[-1].register_forward_hook(stop)
     with pytest.raises(KeyboardInterrupt):
         represent(loaded, requests, store, batch_tokens=1)
     handle.remove()
@@ -142,7 +142,7 @@ def wait(*_):
     passes.append(1)
     print("batch", len(passes), flush=True)
     time.sleep(float(pause))
-loaded.family.stack(loaded.model)[0].register_forward_pre_hook(wait)
+loaded.family.layers(loaded.model)[0].register_forward_pre_hook(wait)
 found = represent(loaded, [Request(data, "mean")], cache.Store(cache.Path(store)), batch_tokens=30)
 print("done", len(found[0]), flush=True)
 """

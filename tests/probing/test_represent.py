@@ -89,7 +89,7 @@ def test_states_are_the_blocks_own_outputs(loaded):
 
 def test_sublayers_are_what_is_added_and_heads_make_up_the_attention(loaded):
     found = features_of(loaded, SINGLE, "cls", granularity=("sublayer", "head"), max_length=64)
-    block = loaded.family.stack(loaded.model)[1]
+    block = loaded.family.layers(loaded.model)[1]
     projection = block.get_submodule(loaded.family.attention)
     with torch.no_grad():
         projected = projection(torch.from_numpy(found["heads-002"])).numpy()
@@ -186,7 +186,7 @@ def test_left_padding_gives_the_same_features(model_folder, pooling):
 
 def test_requests_on_the_same_inputs_share_one_pass(loaded, tmp_path):
     passes = []
-    handle = loaded.family.stack(loaded.model)[0].register_forward_pre_hook(lambda *_: passes.append(1))
+    handle = loaded.family.layers(loaded.model)[0].register_forward_pre_hook(lambda *_: passes.append(1))
     relabelled = Examples(SINGLE.texts, None, (1, 0) * 12, ("x", "y"))
     requests = [Request(SINGLE, "cls"), Request(SINGLE, "mean"), Request(relabelled, "cls")]
     with Store.open(keep=False) as store:

@@ -1,41 +1,78 @@
-"""Parameters of a model and of every subnetwork of it, exactly, from the config alone (no weights needed)."""
+"""Parameters and operations of a model and of every subnetwork of it, from the config alone (no weights needed)."""
 
 from __future__ import annotations
 
 import torch
-import transformers
+from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from probescale.errors import UserError
-from probescale.models.families import Family, backbone
+from probescale.models.cost import Cost
+from probescale.models.family import Family, backbone
+from probescale.models.heads import Head, build_empty
 from probescale.models.parameters import Parameters
 
 
 def count_parameters(model: PreTrainedModel, family: Family) -> Parameters:
     """Count a model in memory or on the meta device; shared tensors count once."""
-    shared = {
-        id(parameter)
-        for block in family.stack(model)
-        for name, parameter in block.named_parameters()
-        if name in family.first_block_only
-    }
-    layers = tuple(sum(p.numel() for p in block.parameters() if id(p) not in shared) for block in family.stack(model))
-    embeddings = sum(p.numel() for p in backbone(model).get_submodule(family.embeddings).parameters())
+    body = dict(backbone(model).named_modules())
+    inside = [p for path in family.embeddings if path in body for p in body[path].parameters()]
+    embeddings = sum(p.numel() for p in {id(p): p for p in inside}.values())
+    layers = _sizes(family.layers(model), family.stack.first_block_only)
+    second = family.decoder_layers(model)
+    decoder = _sizes(second, family.decoder.first_block_only) if second is not None and family.decoder else ()
     total = sum(p.numel() for p in model.parameters())
-    return Parameters(embeddings=embeddings, layers=layers, rest=total - embeddings - sum(layers))
+    rest = total - embeddings - sum(layers) - sum(decoder)
+    return Parameters(
+        embeddings=embeddings, layers=layers, rest=rest, decoder=decoder, fixed=family.fixed(model.config)
+    )
+
+
+def _sizes(blocks: torch.nn.ModuleList, shared: tuple[str, ...]) -> tuple[int, ...]:
+    """Parameters of each block; what serves all blocks is not the first one's."""
+    return tuple(sum(p.numel() for name, p in block.named_parameters() if name not in shared) for block in blocks)
 
 
 def count_from_config(
-    config: PreTrainedConfig, family: Family, classes: int, *, field: str = "model.source"
+    config: PreTrainedConfig,
+    family: Family,
+    classes: int = 2,
+    head: Head = "sentence",
+    *,
+    field: str = "model.source",
 ) -> Parameters:
-    """Count the sentence classifier that this config describes, without allocating it."""
-    names = {number: str(number) for number in range(classes)}
-    labels = {"id2label": names, "label2id": {name: number for number, name in names.items()}}
-    config = type(config).from_dict({**config.to_dict(), **labels})
-    try:
-        with torch.device("meta"):
-            model = getattr(transformers, family.classifier).from_config(config)
-    except Exception as error:  # whatever the model class makes of sizes that do not fit together
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"no model can be built from its config: {reason}", field=field) from error
-    return count_parameters(model, family)
+    """Count the model that this config describes, without allocating it."""
+    return count_parameters(build_empty(family, config, head, classes, field=field), family)
+
+
+def count_flops(config: PreTrainedConfig, family: Family, length: int, head: Head = "none", classes: int = 2) -> Cost:
+    """GFLOPs of one text of this length: two operations per multiplication, matrix products alone, as all tools count.
+
+    A decoder's side of an encoder-decoder is counted for as many tokens. The head's matrices are counted once a text,
+    or once a token where it answers every token.
+    """
+    model = build_empty(family, config, head, classes)
+    body = backbone(model)
+    ids = torch.zeros((1, length), dtype=torch.long, device="meta")
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if family.decoder_layers(model) is not None else {})
+    counter = FlopCounterMode(display=False)
+    with torch.no_grad(), counter:
+        if body is model and head == "lm":  # T5 with its language modelling head: there is no module of the body alone
+            model.get_encoder()(ids)
+            model.get_decoder()(ids, encoder_hidden_states=torch.zeros((1, length, config.hidden_size), device="meta"))
+        else:
+            body(**inputs)
+    counts = {name: sum(by_operation.values()) for name, by_operation in counter.get_flop_counts().items()}
+    within = {id(p) for p in body.parameters()} if body is not model else set()
+    per_token = head in ("token", "lm") or family.mean_of_token_logits
+    output = model.get_output_embeddings()
+    in_head = [p for p in model.parameters() if p.ndim == 2 and id(p) not in within and body is not model]
+    if output is not None and not any(output.weight is p for p in in_head):
+        in_head.append(output.weight)
+    head_flops = sum(2 * p.numel() for p in in_head) * (length if per_token else 1)
+    layers = tuple(_of_block(counts, family.stack.blocks, number) / 1e9 for number in range(family.layers_in(config)))
+    return Cost(fixed=(counts["Global"] + head_flops) / 1e9 - sum(layers), layers=layers)
+
+
+def _of_block(counts: dict[str, int], blocks: str, number: int) -> int:
+    """Operations of one block; names begin with the class of the module that was called."""
+    return next((count for name, count in counts.items() if name.partition(".")[2] == f"{blocks}.{number}"), 0)

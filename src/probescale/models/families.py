@@ -1,103 +1,111 @@
-"""One short description per model family. Adding a family is adding an entry here; nothing else changes.
-
-Paths are inside the backbone (`model.base_model`), which is the same module whatever head sits on it.
-"""
+"""One short description per model family. Adding a family is adding an entry here; nothing else changes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from probescale.errors import UserError, did_you_mean
+from probescale.errors import UserError
+from probescale.models.family import Family, Stack
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import PreTrainedConfig
+
+BERT = Stack("encoder.layer", "attention.output.dense", "output.dense")
+LLAMA = Stack("layers", "self_attn.o_proj", "mlp.down_proj")
+T5_BIAS = ("layer.0.SelfAttention.relative_attention_bias.weight",)
+T5_ENCODER = Stack("encoder.block", "layer.0.SelfAttention.o", "layer.1.DenseReluDense.wo", first_block_only=T5_BIAS)
+T5_DECODER = Stack("decoder.block", layer_count="num_decoder_layers", first_block_only=T5_BIAS)
 
 
-@dataclass(frozen=True)
-class Family:
-    name: str
-    model_types: tuple[str, ...]  # `model_type` in config.json
-    blocks: str = "encoder.layer"  # path of the stack of layers
-    attention: str = "attention.output.dense"  # in a block: the projection of all heads' outputs
-    feed_forward: str = "output.dense"  # in a block: the last projection of the feed-forward part
-    embeddings: str = "embeddings"  # path of everything before the first layer
-    layer_count: str = "num_hidden_layers"  # its name in the config
-    positions_behind_padding: bool = False  # RoBERTa's learned positions begin behind the padding token's number
-    pooling: str = "cls"  # what a sentence probe looks at
-    first_block_only: tuple[str, ...] = ()  # weights that only the first block has, and that serve all blocks
-    backbone: str = "AutoModel"  # stock class without a head
-    classifier: str = "AutoModelForSequenceClassification"  # stock class with a sentence head
-    mean_of_token_logits: bool = False  # the classifier answers per token; the masked mean is the sentence's answer
+def _bert(name: str, model_type: str = "", **rest: object) -> Family:
+    return replace(Family(name, (model_type or name,), BERT), **rest)  # type: ignore[arg-type]
 
-    def layers_in(self, config: PreTrainedConfig) -> int:
-        return int(getattr(config, self.layer_count))
 
-    def longest_input(self, config: PreTrainedConfig) -> int | None:
-        """Tokens that the model can take; None where positions are relative."""
-        positions = getattr(config, "max_position_embeddings", None)
-        unused = max(config.pad_token_id or 0, 1) + 1 if self.positions_behind_padding else 0
-        return positions - unused if positions else None
+def _llama(name: str, model_type: str = "") -> Family:
+    return Family(name, (model_type or name,), LLAMA, embeddings=("embed_tokens",), pooling="last")
 
-    def stack(self, model: PreTrainedModel) -> nn.ModuleList:
-        """The layers of any stock class of this family."""
-        return cast("nn.ModuleList", backbone(model).get_submodule(self.blocks))
 
-    def sentence_logits(self, logits: Tensor, attention_mask: Tensor) -> Tensor:
-        """(batch, classes), from what the classifier returns."""
-        if not self.mean_of_token_logits:
-            return logits
-        mask = attention_mask.unsqueeze(-1).to(logits.dtype)  # (batch, tokens, 1)
-        return (logits * mask).sum(1) / mask.sum(1)
+def _t5(name: str, backbone: str) -> Family:
+    # transformers has no encoder-only T5 sentence classifier. The token classifier is encoder-only, and the masked mean
+    # of its token logits is exactly a linear head on the mean-pooled states.
+    return Family(
+        name, (name,), T5_ENCODER, decoder=T5_DECODER, embeddings=("shared",), pooling="mean",
+        backbone=backbone, classifier="AutoModelForTokenClassification", mean_of_token_logits=True,
+    )  # fmt: skip
+
+
+def _convolution(config: PreTrainedConfig) -> str:
+    convolves = getattr(config, "conv_kernel_size", 0)
+    return "a convolution follows the first layer, and was trained with this one" if convolves else ""
+
+
+def _no_first_norm(_config: object) -> str:
+    return "the stock class gives its first layer no attention norm, so another layer's norm would be lost there"
+
+
+def _scaled_by_depth(config: PreTrainedConfig) -> str:
+    scaled = getattr(config, "scale_attn_by_inverse_layer_idx", False)
+    return "scale_attn_by_inverse_layer_idx ties attention to a layer's number, and a cut changes it" if scaled else ""
 
 
 FAMILIES: dict[str, Family] = {
     family.name: family
     for family in (
-        Family(name="bert", model_types=("bert",)),
-        Family(name="roberta", model_types=("roberta",), positions_behind_padding=True),
-        Family(name="mpnet", model_types=("mpnet",), attention="attention.attn.o", positions_behind_padding=True),
+        _bert("bert"),
+        _bert("roberta", positions_behind_padding=True),
+        _bert("xlm-roberta", positions_behind_padding=True),
+        _bert("camembert", positions_behind_padding=True),
+        Family("distilbert", ("distilbert",), Stack("transformer.layer", "attention.out_lin", "ffn.lin2")),
+        _bert("electra", embeddings=("embeddings", "embeddings_project")),
+        _bert("mpnet", stack=replace(BERT, attention="attention.attn.o"), positions_behind_padding=True),
+        _bert("deberta-v2", layer_1_stays=_convolution),
+        Family("modernbert", ("modernbert",), Stack("layers", "attn.Wo", "mlp.Wo"), layer_1_stays=_no_first_norm),
+        _t5("t5", "T5EncoderModel"),
+        _t5("mt5", "MT5EncoderModel"),
         Family(
-            name="t5-encoder",
-            model_types=("t5",),
-            blocks="encoder.block",
-            attention="layer.0.SelfAttention.o",
-            feed_forward="layer.1.DenseReluDense.wo",
-            embeddings="shared",
-            layer_count="num_layers",
-            pooling="mean",
-            first_block_only=("layer.0.SelfAttention.relative_attention_bias.weight",),
-            backbone="T5EncoderModel",
-            # transformers has no encoder-only T5 sentence classifier. This one is encoder-only, and the masked mean of
-            # its token logits is exactly a linear head on the mean-pooled states.
-            classifier="AutoModelForTokenClassification",
-            mean_of_token_logits=True,
+            "bart", ("bart",), Stack("encoder.layers", "self_attn.out_proj", "fc2"), pooling="mean",
+            decoder=Stack("decoder.layers", layer_count="decoder_layers"),
+            embeddings=("shared", "encoder.embed_positions", "encoder.layernorm_embedding",
+                        "decoder.embed_positions", "decoder.layernorm_embedding"),
         ),
+        Family("gpt2", ("gpt2",), Stack("h", "attn.c_proj", "mlp.c_proj"), embeddings=("wte", "wpe"), pooling="last",
+               refuses=_scaled_by_depth),
+        Family("gpt-neox", ("gpt_neox",), Stack("layers", "attention.dense", "mlp.dense_4h_to_h"),
+               embeddings=("embed_in",), pooling="last"),
+        Family("opt", ("opt",), Stack("decoder.layers", "self_attn.out_proj", "fc2"), pooling="last",
+               embeddings=("decoder.embed_tokens", "decoder.embed_positions", "decoder.project_in")),
+        _llama("llama"),
+        _llama("mistral"),
+        _llama("qwen2"),
+        _llama("qwen3"),
+        _llama("gemma2"),
+        _llama("gemma3", "gemma3_text"),
+        _llama("phi3"),
     )
-}
+}  # fmt: skip
 
-
-def backbone(model: PreTrainedModel) -> PreTrainedModel:
-    """The model without its head; itself where it has none."""
-    return cast("PreTrainedModel", model.base_model)
-
-
-def backbone_prefix(model: PreTrainedModel) -> str:
-    """How the names of the backbone's weights begin."""
-    return "" if model.base_model is model else f"{model.base_model_prefix}."
+# One block's weights serve every layer: there is nothing to drop.
+SHARED_BLOCKS = ("albert",)
 
 
 def family_of(config: PreTrainedConfig, *, field: str = "model.source") -> Family:
-    """The description for a model's config."""
-    for family in FAMILIES.values():
-        if config.model_type in family.model_types:
-            if family.layers_in(config) < 1:
-                raise UserError("the model's config says that it has no layers", field=field)
-            return family
-    known = [model_type for family in FAMILIES.values() for model_type in family.model_types]
-    raise UserError(
-        f'model type "{config.model_type}" is not supported.{did_you_mean(config.model_type, known)}',
-        field=field,
-        hint=f"use a model of type: {', '.join(known)}",
-    )
+    """The description for a model's config: from the list, or found by looking at the model."""
+    known = (family for family in FAMILIES.values() if config.model_type in family.model_types)
+    if config.model_type in SHARED_BLOCKS:
+        raise UserError(
+            f'"{config.model_type}" models run one block of weights as every layer: dropping layers would save time, '
+            "but not one parameter",
+            field=field,
+            hint="use a model whose layers have weights of their own; see `probescale list families`",
+        )
+    family = next(known, None)
+    if family is None:
+        from probescale.models.detection import detect
+
+        family = detect(config, field=field)
+    if family.layers_in(config) < 1:
+        raise UserError("the model's config says that it has no layers", field=field)
+    if reason := family.refuses(config):
+        raise UserError(f"this model cannot be cut: {reason}", field=field)
+    return family

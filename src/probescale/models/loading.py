@@ -1,13 +1,15 @@
-"""Models from a folder: float32, safetensors only, and no weight left to chance unnoticed."""
+"""Models from a folder or a GGUF file: never from pickle unasked, and no weight left to chance unnoticed."""
 
 from __future__ import annotations
 
-import copy
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import torch
 import transformers
@@ -15,8 +17,10 @@ from safetensors import safe_open
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from probescale.errors import UserError
-from probescale.models.families import Family, backbone_prefix, family_of
-from probescale.models.tokenizers import load_tokenizer
+from probescale.models.families import family_of
+from probescale.models.family import Family, Stack, backbone_prefix
+from probescale.models.layer_config import cut_config
+from probescale.models.tokenizers import gguf_options, load_tokenizer
 from probescale.progress import waiting
 from probescale.sources import model_folder
 
@@ -53,74 +57,91 @@ class LoadedModel:
 
 def read_config(source: str, revision: str | None = None, *, field: str = "model.source") -> PreTrainedConfig:
     """The model's config alone: from the hub, nothing else is fetched."""
-    return _config(model_folder(source, revision, field=field, config_only=True), field=field)
+    return config_in(model_folder(source, revision, field=field, config_only=True), field=field)
 
 
-def check_local_model(source: str, *, field: str = "model.source") -> None:
-    """Refuse a local folder whose tokenizer or weights cannot be read, without loading the weights."""
+def check_local_model(source: str, *, allow_pickle: bool = False, field: str = "model.source") -> None:
+    """Refuse a local model whose tokenizer or weights cannot be read, without loading the weights."""
     folder = model_folder(source, field=field)
-    load_tokenizer(folder, _config(folder, field=field), field=field)
-    for path in _weight_files(folder, field=field):
-        try:
-            with safe_open(path, "pt"):
-                pass
-        except Exception as error:  # whatever is wrong with the file
-            raise UserError(f"{path} is not a safetensors file: {error}", field=field) from error
+    load_tokenizer(folder, config_in(folder, field=field), field=field)
+    for path in weight_files(folder, allow_pickle=allow_pickle, field=field):
+        if path.suffix == ".safetensors":
+            try:
+                with safe_open(path, "pt"):
+                    pass
+            except Exception as error:  # whatever is wrong with the file
+                raise UserError(f"{path} is not a safetensors file: {error}", field=field) from error
 
 
 def load_classifier(
-    source: str, revision: str | None, names: Sequence[str], seed: int, *, field: str = "model.source"
+    source: str,
+    revision: str | None,
+    names: Sequence[str],
+    seed: int,
+    *,
+    allow_pickle: bool = False,
+    field: str = "model.source",
 ) -> LoadedModel:
     """The model with a new sentence head for these labels, drawn from the seed, whatever head the checkpoint has."""
-    folder = model_folder(source, revision, field=field)
-    config = _config(folder, field=field)
+    folder = model_folder(source, revision, field=field, allow_pickle=allow_pickle)
+    config = config_in(folder, field=field)
     family = family_of(config, field=field)
     tokenizer = load_tokenizer(folder, config, field=field)
     auto = getattr(transformers, family.classifier)
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
-    model, info = _load(auto, folder, field=field, ignore_mismatched_sizes=True, **labels)
+    # A decoder's sentence head looks for the last token that is no padding.
+    padding = {} if config.pad_token_id is not None else {"pad_token_id": tokenizer.pad_token_id}
+    # float32: a half-precision checkpoint would train in half precision without a word.
+    options = {"ignore_mismatched_sizes": True, "dtype": torch.float32, **labels, **padding}
+    model, info = _load(auto, folder, family, allow_pickle=allow_pickle, field=field, **options)
     new = {*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])}
-    _refuse_missing(
-        {n for n in new if n.startswith(backbone_prefix(model)) and ".pooler." not in n}, folder, field=field
-    )
+    body = {n for n in new if n.startswith(backbone_prefix(model)) and ".pooler." not in n}
+    _refuse_missing(body, folder, family.stack, model, field=field)
     new |= {name for name in model.state_dict() if not name.startswith(backbone_prefix(model))}
     _draw(model, family, new, seed)
+    cast("torch.nn.Module", model).to("cuda" if torch.cuda.is_available() else "cpu")
     return LoadedModel(model, tokenizer, family, source, fingerprint(model, without=new))
 
 
-def load_as_saved(source: str, revision: str | None = None, *, field: str = "MODEL") -> LoadedModel:
-    """The model in the class it was saved in, head included."""
-    folder = model_folder(source, revision, field=field)
-    config = _config(folder, field=field)
+def load_as_saved(
+    source: str,
+    revision: str | None = None,
+    *,
+    encoder_only: bool = False,
+    allow_pickle: bool = False,
+    dtype: torch.dtype | str = torch.float32,
+    field: str = "MODEL",
+) -> LoadedModel:
+    """The model in the class it was saved in, head included; `dtype="auto"` leaves its numbers as they are stored."""
+    folder = model_folder(source, revision, field=field, allow_pickle=allow_pickle)
+    config = config_in(folder, field=field)
     family = family_of(config, field=field)
-    tokenizer = load_tokenizer(folder, config, field=field)
+    tokenizer = load_tokenizer(folder, config, padded=False, field=field)
     bare = getattr(transformers, family.backbone)
-    saved_as = getattr(transformers, (config.architectures or [""])[0], bare)
-    if config.is_encoder_decoder:  # the encoder is cut alone, out of the whole model
-        saved_as = bare
-    model, info = _load(saved_as, folder, field=field)
+    saved_as = bare if encoder_only else getattr(transformers, (config.architectures or [""])[0], bare)
+    load = partial(_load, folder=folder, family=family, allow_pickle=allow_pickle, field=field, dtype=dtype)
+    model, info = load(saved_as)
     if saved_as is not bare and any(not name.startswith(backbone_prefix(model)) for name in info["missing_keys"]):
-        model, info = _load(bare, folder, field=field)  # the config names a head that the checkpoint does not have
+        model, info = load(bare)  # the config names a head that the checkpoint does not have
     if info["missing_keys"] and all(name.startswith("pooler.") for name in info["missing_keys"]):
-        model, info = _load(bare, folder, field=field, add_pooling_layer=False)  # nor a pooler: do not invent one
-    _refuse_missing(set(info["missing_keys"]), folder, field=field)
+        model, info = load(bare, add_pooling_layer=False)  # nor a pooler: do not invent one
+    _refuse_missing(set(info["missing_keys"]), folder, family.stack, model, field=field)
     return LoadedModel(model, tokenizer, family, source, fingerprint(model))
 
 
 def fingerprint(model: PreTrainedModel, without: Collection[str] = ()) -> str:
-    """sha256 over names and values of the backbone's weights, the same whatever head sits on it."""
+    """sha256 over names and values of the backbone's weights, whatever head sits on it and however they are stored."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         if name.startswith(backbone_prefix(model)) and name not in without:
             digest.update(name.removeprefix(backbone_prefix(model)).encode())
-            digest.update(tensor.detach().contiguous().cpu().numpy().data)
+            digest.update(tensor.detach().float().contiguous().cpu().numpy().data)
     return digest.hexdigest()
 
 
 def _draw(model: PreTrainedModel, family: Family, names: Collection[str], seed: int) -> None:
     """Give these weights the values that the seed draws for a new model (of one layer: the layers are not needed)."""
-    config = copy.deepcopy(model.config)
-    setattr(config, family.layer_count, 1)
+    config = cut_config(model.config, family, (1,))
     transformers.set_seed(seed)
     drawn = type(model)(config).state_dict()
     with torch.no_grad():
@@ -128,53 +149,99 @@ def _draw(model: PreTrainedModel, family: Family, names: Collection[str], seed: 
             model.state_dict()[name].copy_(drawn[name])
 
 
-def _config(folder: Path, *, field: str) -> PreTrainedConfig:
+def config_in(folder: Path, *, field: str) -> PreTrainedConfig:
+    """The config of a model folder or a GGUF file."""
+    place, options = gguf_options(folder, field=field)
     try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True)
+        return AutoConfig.from_pretrained(place, local_files_only=True, trust_remote_code=False, **options)
     except Exception as error:  # whatever the library makes of a wrong file
+        if "remote code" in str(error) or "custom code" in str(error):
+            raise UserError(
+                f"{folder} needs Python code that comes with the model; code of others is never run",
+                field=field,
+                hint="use a model whose class is part of transformers; see `probescale list families`",
+            ) from error
         reason = " ".join(str(error).split()).split(". ")[0]
         raise UserError(
-            f"{folder} has a config.json that transformers refuses: {reason}",
+            f"{folder} has a config that transformers refuses: {reason}",
             field=field,
             hint="see `probescale list families` for what is supported",
         ) from error
 
 
 def _load(
-    cls: type, folder: Path, *, field: str, **options: object
+    cls: type, folder: Path, family: Family, *, allow_pickle: bool, field: str, **options: object
 ) -> tuple[PreTrainedModel, dict[str, Iterable[str]]]:
-    """from_pretrained in float32 (a float16 checkpoint would otherwise train in float16), never from pickle."""
-    _weight_files(folder, field=field)
+    """from_pretrained, with its complaints as errors."""
+    files = weight_files(folder, allow_pickle=allow_pickle, field=field)
+    place, gguf = gguf_options(folder, field=field)
+    if not gguf:
+        options["use_safetensors"] = files[0].suffix == ".safetensors"
+    elif options.get("dtype") == "auto":
+        options["dtype"] = torch.float32  # what its quantised numbers stand for
     try:
         with waiting("loading the model"), quiet_transformers():
             loaded, info = cls.from_pretrained(  # type: ignore[attr-defined]
-                folder,
-                dtype=torch.float32,
-                use_safetensors=True,
+                place,
                 local_files_only=True,
                 output_loading_info=True,
+                **({"trust_remote_code": False} if cls.__name__.startswith("Auto") else {}),
+                **gguf,
                 **options,
             )
     except Exception as error:  # whatever the library makes of wrong or broken files
         raise UserError(f"{folder} cannot be loaded: {str(error).strip().splitlines()[0]}", field=field) from error
-    return loaded.to("cuda" if torch.cuda.is_available() else "cpu").eval(), info
+    _refuse_more_layers(info["unexpected_keys"], family, loaded, folder, field=field)
+    return loaded.eval(), info
 
 
-def _weight_files(folder: Path, *, field: str) -> list[Path]:
-    files = sorted(folder.glob("model*.safetensors"))
-    if not files:
+def weight_files(folder: Path, *, allow_pickle: bool, field: str) -> list[Path]:
+    """The files that hold the weights; pickles only where that was asked for."""
+    if folder.suffix == ".gguf":
+        return [folder]
+    if files := sorted(folder.glob("model*.safetensors")):
+        return files
+    pickles = sorted(folder.glob("pytorch_model*.bin"))
+    if pickles and allow_pickle:
+        return pickles
+    if pickles:
         raise UserError(
-            f"{folder} has no safetensors weights",
+            f"{folder} has its weights in a pickle ({pickles[0].name}), which could run any code when it is read",
             field=field,
-            hint="save it with save_pretrained; pickles are not read",
+            hint="ask its author for safetensors; or, if you trust the file, allow it (--allow-pickle, "
+            "model.allow_pickle: true)",
         )
-    return files
+    raise UserError(f"{folder} has no safetensors weights", field=field, hint="save it with save_pretrained")
 
 
-def _refuse_missing(names: set[str], folder: Path, *, field: str) -> None:
-    if names:
-        raise UserError(
-            f"{folder} lacks {len(names)} weights its config asks for (or of another shape), such as {min(names)}",
-            field=field,
-            hint="they would be random; check the checkpoint",
-        )
+def _refuse_more_layers(
+    unexpected: Iterable[str], family: Family, model: PreTrainedModel, folder: Path, *, field: str
+) -> None:
+    """A config with fewer layers than the checkpoint: transformers would load the first ones and say little."""
+    for stack in (family.stack, family.decoder):
+        blocks = stack.of(model) if stack else None
+        if stack is None or blocks is None:
+            continue
+        more = [name for name in unexpected if _in_layers(name, stack)]
+        if more:
+            raise UserError(
+                f"{folder} has weights of more layers than the {len(blocks)} of its config, such as {min(more)}",
+                field=field,
+                hint=f"correct {stack.layer_count} in its config.json",
+            )
+
+
+def _in_layers(name: str, stack: Stack) -> bool:
+    return re.search(rf"(?:^|\.){re.escape(stack.blocks)}\.\d+\.", name) is not None
+
+
+def _refuse_missing(names: set[str], folder: Path, stack: Stack, model: PreTrainedModel, *, field: str) -> None:
+    if not names:
+        return
+    layers = [name for name in names if _in_layers(name, stack)]
+    hint = f"its config says {stack.layers_in(model.config)} layers; does the checkpoint have as many?"
+    raise UserError(
+        f"{folder} lacks {len(names)} weights its config asks for (or of another shape), such as {min(names)}",
+        field=field,
+        hint=hint if layers else "they would be random; check the checkpoint",
+    )

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Size = Annotated[int, Field(gt=0)]
+
 
 class Parameters(BaseModel):
     """Where a model's parameters sit. A subnetwork has the embeddings, the rest, and the layers it keeps."""
@@ -14,25 +16,31 @@ class Parameters(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     embeddings: int = Field(ge=0)
-    layers: tuple[Annotated[int, Field(gt=0)], ...] = Field(min_length=1)  # one number a layer
+    layers: tuple[Size, ...] = Field(min_length=1)  # one number a layer
     rest: int = Field(ge=0)  # head, pooler, final norm, position biases shared by all layers
+    decoder: tuple[Size, ...] = ()  # an encoder-decoder's second stack, one number a layer
+    fixed: tuple[int, ...] = ()  # layers that every subnetwork has to keep
 
     @property
     def total(self) -> int:
-        return self.of(range(1, len(self.layers) + 1))
+        return self.of(self.every)
 
-    def of(self, kept: Iterable[int]) -> int:
-        """Parameters of the subnetwork with these layers (numbered from 1).
+    @property
+    def every(self) -> range:
+        return range(1, len(self.layers) + 1)
+
+    def of(self, kept: Iterable[int], decoder: Iterable[int] | None = None) -> int:
+        """Parameters of the subnetwork with these layers (numbered from 1), and all of a decoder if not said otherwise.
 
         >>> Parameters(embeddings=100, layers=(10, 10, 10), rest=5).of([1, 3])
         125
         """
-        return self.embeddings + self.rest + self.in_layers(kept)
+        second = self.decoder if decoder is None else [self.decoder[layer - 1] for layer in decoder]
+        return self.embeddings + self.rest + sum(second) + self.in_layers(kept)
 
     def in_layers(self, kept: Iterable[int]) -> int:
         return sum(self.layers[layer - 1] for layer in kept)
 
     def ratios(self, kept: Sequence[int]) -> tuple[float, float]:
         """Share of all parameters, and share of the parameters in layers."""
-        every = range(1, len(self.layers) + 1)
-        return self.of(kept) / self.total, self.in_layers(kept) / self.in_layers(every)
+        return self.of(kept) / self.total, self.in_layers(kept) / self.in_layers(self.every)

@@ -1,84 +1,142 @@
-"""Cut a model down to some of its layers, and save it as an ordinary model folder."""
+"""Cut a model down to some of its layers, and save it as an ordinary model folder, with the proof that it is one."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from transformers import PreTrainedModel
+from accelerate import init_empty_weights
+from torch import Tensor, nn
 
 from probescale.errors import UserError
 from probescale.files import check_output_folder, whole_folder, write_json
 from probescale.models.counting import count_parameters
-from probescale.models.families import Family, backbone_prefix
+from probescale.models.family import Stack, backbone_prefix, check_layers
+from probescale.models.layer_config import cut_config
 from probescale.models.loading import LoadedModel, quiet_transformers
+from probescale.models.proof import FolderCheck, Proof, answers, check_folder, folder_check, load_options
 from probescale.models.tokenizers import as_new
+from probescale.progress import waiting
 
 RECORD = "probescale.json"
 
 
-def check_layers(kept: Sequence[int], layers: int, *, field: str = "--keep") -> tuple[int, ...]:
-    """Layers numbered from 1, in the order in which they will run."""
-    if not kept:
-        raise UserError("no layer is kept", field=field, hint=f"give layers between 1 and {layers}")
-    if outside := [layer for layer in kept if not 1 <= layer <= layers]:
-        raise UserError(f"layer {outside[0]} does not exist", field=field, hint=f"give layers between 1 and {layers}")
-    return tuple(kept)
+def extract(
+    loaded: LoadedModel, kept: Sequence[int], decoder: Sequence[int] | None = None, *, share: bool = False
+) -> LoadedModel:
+    """A new model of the same stock class with only these layers, renumbered; of a decoder all if not said otherwise.
 
-
-def extract(loaded: LoadedModel, kept: Sequence[int]) -> LoadedModel:
-    """A new model of the same stock class with only the kept layers, renumbered. The parent is left as it is."""
-    kept = check_layers(kept, loaded.layers)
+    The parent is left as it is. `share` makes the new model use the parent's memory, which is enough for saving it.
+    """
     parent, family = loaded.model, loaded.family
-    config = copy.deepcopy(parent.config)
-    setattr(config, family.layer_count, len(kept))
-    has_no_pooler = getattr(parent, "pooler", "not a class with a pooler") is None
-    with parent.device:
-        child = type(parent)(config, **({"add_pooling_layer": False} if has_no_pooler else {}))
-    child.load_state_dict(_renumbered(parent, family, kept), strict=True)  # strict: no weight missing, none left over
+    kept = family.check_kept(kept, parent.config)
+    stacks = [(family.stack, kept)]
+    if decoder is not None:
+        stacks.append(_decoder(loaded, decoder))
+    with init_empty_weights(include_buffers=False):
+        child = type(parent)(cut_config(parent.config, family, kept, decoder), **load_options(parent))
+    weights = parent.state_dict()
+    for stack, chosen in stacks:
+        weights = _renumbered(weights, f"{backbone_prefix(parent)}{stack.blocks}.", stack.first_block_only, chosen)
+    weights = weights if share else {name: weight.clone() for name, weight in weights.items()}
+    child.load_state_dict(weights, strict=True, assign=True)  # strict: no weight missing, none left over
+    _tie_alike(parent, child)
+    cast("nn.Module", child).to(parent.device)
     return replace(loaded, model=child.eval())
 
 
+def _tie_alike(parent: nn.Module, child: nn.Module) -> None:
+    """What is one tensor in the parent is one in the child; the config may say otherwise (FLAN-T5 has a head apart)."""
+    first: dict[int, nn.Parameter] = {}
+    modules = dict(child.named_modules())
+    inside = dict(child.named_parameters(remove_duplicate=False))
+    for name, parameter in parent.named_parameters(remove_duplicate=False):
+        if name not in inside:
+            continue  # in a layer that was dropped or renumbered; nothing there is tied
+        one = first.setdefault(id(parameter), inside[name])
+        if one is not inside[name]:
+            path, _, last = name.rpartition(".")
+            modules[path].register_parameter(last, one)
+
+
+def _decoder(loaded: LoadedModel, kept: Sequence[int]) -> tuple[Stack, tuple[int, ...]]:
+    blocks = loaded.family.decoder_layers(loaded.model)
+    if blocks is None or loaded.family.decoder is None:
+        raise UserError("this model has no decoder of its own", field="--keep-decoder", hint="leave it out")
+    return loaded.family.decoder, check_layers(kept, len(blocks), field="--keep-decoder")
+
+
 def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, *, overwrite: bool = False) -> None:
-    """Weights as safetensors, config, tokenizer, and probescale.json with where the model comes from."""
+    """Weights as safetensors, config, tokenizer, and probescale.json; loaded again elsewhere before it is kept."""
     folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[RECORD])
-    with whole_folder(folder) as partial, quiet_transformers():
-        loaded.model.save_pretrained(partial)
-        as_new(loaded.tokenizer).save_pretrained(partial)
-        write_json(partial / RECORD, record)
+    model, family = loaded.model, loaded.family
+    params = count_parameters(model, family).total
+    with whole_folder(folder) as partial:
+        check = folder_check(model, family, answers(model, family), params, partial)
+        write_model(loaded, partial)
+        proof = prove(check)
+        known = {"class": check.model_class, "params": params}
+        write_json(partial / RECORD, known | record | {"proof": proof.model_dump(mode="json")})
 
 
-def record_of(loaded: LoadedModel, kept: Sequence[int], child: LoadedModel) -> dict[str, Any]:
+def write_model(loaded: LoadedModel, folder: Path) -> None:
+    with quiet_transformers():
+        loaded.model.save_pretrained(folder)
+        as_new(loaded.tokenizer).save_pretrained(folder)
+
+
+def prove(check: FolderCheck) -> Proof:
+    with waiting("proving the cut in a fresh process"):
+        return check_folder(check)
+
+
+def record_of(
+    loaded: LoadedModel, kept: Sequence[int], child: LoadedModel, decoder: Sequence[int] | None = None
+) -> dict[str, Any]:
     """What probescale.json says of a cut: parent, layers, counts, and the stock class that loads it."""
-    before, after = (count_parameters(m.model, m.family).total for m in (loaded, child))
+    before = count_parameters(loaded.model, loaded.family)
     record = {
         "parent": loaded.source,
         "parent_sha256": loaded.fingerprint,
         "kept": list(kept),
-        "dropped": [layer for layer in range(1, loaded.layers + 1) if layer not in kept],
-        "params": after,
-        "params_original": before,
+        "dropped": _others(kept, loaded.layers),
+        "params": before.of(kept, decoder),
+        "params_original": before.total,
         "class": type(child.model).__name__,
+        "dtype": str(child.model.dtype).removeprefix("torch."),
     }
+    if before.decoder:
+        second = list(decoder or range(1, len(before.decoder) + 1))
+        record |= {"kept_decoder": second, "dropped_decoder": _others(second, len(before.decoder))}
+    if options := load_options(child.model):
+        record["load_with"] = options
     if loaded.family.mean_of_token_logits and "classifier.weight" in child.model.state_dict():
         record["sentence_logits"] = "mean of the token logits over the attention mask"
     return record
 
 
-def _renumbered(parent: PreTrainedModel, family: Family, kept: Sequence[int]) -> dict[str, Any]:
+def _others(kept: Sequence[int], layers: int) -> list[int]:
+    return [layer for layer in range(1, layers + 1) if layer not in kept]
+
+
+def _renumbered(
+    weights: dict[str, Tensor], stack: str, first_block_only: Sequence[str], kept: Sequence[int]
+) -> dict[str, Tensor]:
     """The parent's weights under the names they have in the child."""
-    stack = f"{backbone_prefix(parent)}{family.blocks}."
-    outside: dict[str, Any] = {}
-    inside: dict[int, dict[str, Any]] = {}  # layer -> name within the block -> weight
-    for name, weight in parent.state_dict().items():
+    outside: dict[str, Tensor] = {}
+    inside: dict[int, dict[str, Tensor]] = {}  # layer -> name within the block -> weight
+    for name, weight in weights.items():
         if name.startswith(stack):
             index, _, inner = name.removeprefix(stack).partition(".")
             inside.setdefault(int(index) + 1, {})[inner] = weight
         else:
             outside[name] = weight
-    shared = {inner: inside[1].pop(inner) for inner in family.first_block_only}
-    blocks = [inside[layer] | (shared if new == 0 else {}) for new, layer in enumerate(kept)]
-    return outside | {f"{stack}{new}.{inner}": w for new, block in enumerate(blocks) for inner, w in block.items()}
+    shared = {inner: inside[1].pop(inner) for inner in first_block_only}
+    for new, layer in enumerate(kept):
+        again = layer in kept[:new]  # a layer that runs twice has weights of its own each time
+        block = {inner: weight.clone() if again else weight for inner, weight in inside[layer].items()}
+        block |= shared if new == 0 else {}
+        outside |= {f"{stack}{new}.{inner}": weight for inner, weight in block.items()}
+    return outside

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 from pathlib import Path
 from typing import cast
 
@@ -15,23 +16,46 @@ from probescale.errors import UserError
 _FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 
 
-def load_tokenizer(folder: Path, config: PreTrainedConfig, *, field: str) -> PreTrainedTokenizerBase:
+def gguf_options(folder: Path, *, field: str) -> tuple[Path, dict[str, str]]:
+    """Where transformers is to look, and for a GGUF file its name."""
+    if folder.suffix != ".gguf":
+        return folder, {}
+    if importlib.util.find_spec("gguf") is None:
+        raise UserError(f"{folder.name} needs the gguf package", field=field, hint='pip install "probescale[gguf]"')
+    return folder.parent, {"gguf_file": folder.name}
+
+
+def load_tokenizer(
+    folder: Path, config: PreTrainedConfig, *, padded: bool = True, field: str
+) -> PreTrainedTokenizerBase:
     """The folder's fast tokenizer, if it can pad and knows no piece that the model has no embedding for."""
-    if not any((folder / name).is_file() for name in _FILES):
+    place, options = gguf_options(folder, field=field)
+    if not options and not any((folder / name).is_file() for name in _FILES):
         raise _unusable(folder, f"it has none of {', '.join(_FILES)}", field)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=True, trust_remote_code=False, **options)
     except Exception as error:  # whatever the library makes of a broken file
         raise _unusable(folder, str(error).split("\n")[0], field) from error
     if not tokenizer.is_fast:
         raise _unusable(folder, "it is a slow one, which cannot align words", field)
-    if tokenizer.pad_token_id is None:
-        raise _unusable(folder, "it has no padding token", field)
-    if config.pad_token_id is not None and tokenizer.pad_token_id != config.pad_token_id:
-        raise _unusable(folder, f"it pads with {tokenizer.pad_token_id}, the model with {config.pad_token_id}", field)
-    if len(tokenizer) > config.vocab_size:
+    if padded:
+        _check_padding(tokenizer, config, folder, field=field)
+    beyond = [piece for number, piece in tokenizer.added_tokens_decoder.items() if number >= config.vocab_size]
+    pieces = len(tokenizer) - len([piece for piece in beyond if piece.special])  # special ones are in no text
+    if pieces > config.vocab_size:
         raise _unusable(folder, f"it has {len(tokenizer)} pieces, the model {config.vocab_size} embeddings", field)
     return tokenizer
+
+
+def _check_padding(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, folder: Path, *, field: str) -> None:
+    if tokenizer.pad_token_id is None:
+        # Decoders are trained without padding; the end token serves, as everywhere. Its states are masked.
+        if tokenizer.eos_token is None or tokenizer.cls_token is not None:
+            raise _unusable(folder, "it has no padding token", field)
+        tokenizer.pad_token = tokenizer.eos_token
+    if config.pad_token_id is not None and tokenizer.pad_token_id != config.pad_token_id:
+        raise _unusable(folder, f"it pads with {tokenizer.pad_token_id}, the model with {config.pad_token_id}", field)
+    tokenizer.padding_side = "right"  # positions and pooled states are counted from the left
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:

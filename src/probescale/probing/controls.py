@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from probescale.errors import ProbeScaleError
-from probescale.models.families import backbone
+from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel, fingerprint
 from probescale.probing.targets import Target
 from probescale.tasks.data import seeded_draw

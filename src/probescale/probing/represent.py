@@ -18,7 +18,7 @@ from transformers import BatchEncoding
 from probescale.config import Granularity
 from probescale.errors import UserError
 from probescale.models.batching import padded_batches
-from probescale.models.families import backbone
+from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import give_back
 from probescale.models.tokenizers import tokenizer_fingerprint

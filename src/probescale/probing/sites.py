@@ -15,7 +15,8 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from probescale.config import Granularity
-from probescale.models.families import backbone
+from probescale.errors import UserError
+from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
 
 
@@ -34,19 +35,31 @@ class Site:
 
 def sites_of(loaded: LoadedModel, granularity: Sequence[Granularity]) -> list[Site]:
     """Embeddings and layers always; sublayers and heads where they are asked for."""
-    family, blocks = loaded.family, loaded.family.stack(loaded.model)
+    family, blocks = loaded.family, loaded.family.layers(loaded.model)
     width = backbone(loaded.model).config.hidden_size
     sites = [Site("embeddings", 0, width, blocks[0], at_input=True)]
+    stack = family.stack
+    if set(granularity) - {"layer"} and not (stack.attention and stack.feed_forward):
+        raise UserError(
+            f'nobody has described where a layer of "{family.name}" has its attention and feed-forward part',
+            field="probing.granularity",
+            hint="use layer; or add the two paths to models/families.py",
+        )
     for number, block in enumerate(blocks, 1):
-        attention = cast("nn.Linear", block.get_submodule(family.attention))
-        feed_forward = cast("nn.Linear", block.get_submodule(family.feed_forward))
         sites.append(Site("layer", number, width, block))
         if "sublayer" in granularity:
-            sites.append(Site("attention", number, attention.out_features, attention))
-            sites.append(Site("feed_forward", number, feed_forward.out_features, feed_forward))
+            for part, path in (("attention", stack.attention), ("feed_forward", stack.feed_forward)):
+                sites.append(Site(part, number, width, block.get_submodule(path)))
         if "head" in granularity:
-            sites.append(Site("heads", number, attention.in_features, attention, at_input=True))
+            attention = block.get_submodule(stack.attention)
+            sites.append(Site("heads", number, _width_in(attention), attention, at_input=True))
     return sites
+
+
+def _width_in(projection: nn.Module) -> int:
+    """Of a linear layer, or of GPT-2's, whose weight lies the other way round."""
+    weight = cast("Tensor", projection.weight)  # (out, in)
+    return weight.shape[1] if isinstance(projection, nn.Linear) else weight.shape[0]
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, Trai
 from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.batching import encode, padded_batches
-from probescale.models.families import Family
+from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, quiet_transformers
 from probescale.progress import progress
 from probescale.tasks.data import Examples

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probescale.models.families import Family
+from probescale.models.family import Family
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import RunResult
 from probescale.report.probes import probe_notes

@@ -1,0 +1,34 @@
+"""What a subnetwork costs in one unit: something fixed, and something for every layer it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydantic import BaseModel, ConfigDict
+
+from probescale.models.parameters import Parameters
+
+
+class Cost(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    fixed: float
+    layers: tuple[float, ...]  # one number a layer
+
+    def of(self, kept: Iterable[int]) -> float:
+        """
+        >>> Cost(fixed=1.0, layers=(2.0, 3.0, 4.0)).of([1, 3])
+        7.0
+        """
+        return self.fixed + sum(self.layers[layer - 1] for layer in kept)
+
+    @property
+    def total(self) -> float:
+        return self.fixed + sum(self.layers)
+
+    def times(self, factor: float) -> Cost:
+        return Cost(fixed=self.fixed * factor, layers=tuple(layer * factor for layer in self.layers))
+
+
+def parameter_cost(parameters: Parameters) -> Cost:
+    return Cost(fixed=parameters.of([]), layers=parameters.layers)

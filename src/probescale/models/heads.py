@@ -1,0 +1,64 @@
+"""Heads: what a stock model answers, and which stock class answers it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+import transformers
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from probescale.errors import UserError
+from probescale.models.family import Family
+
+Head = Literal["none", "sentence", "token", "regression", "lm"]
+HEADS: dict[Head, str] = {
+    "none": "the model alone",
+    "sentence": "one label a text",
+    "token": "one label a token",
+    "regression": "one number a text",
+    "lm": "the next (or a hidden) token",
+}
+
+
+def class_name(family: Family, config: PreTrainedConfig, head: Head) -> str | None:
+    """The stock class with this head for a model of this type; None where transformers has none."""
+    from transformers.models.auto import modeling_auto as auto
+
+    generation = auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
+    causal, masked = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    sentence = auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES  # T5's way
+    if not family.mean_of_token_logits:
+        sentence = auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+    names = {
+        "none": {} if family.backbone != "AutoModel" else auto.MODEL_MAPPING_NAMES,
+        "sentence": sentence,
+        "token": auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
+        "regression": sentence,
+        "lm": generation if family.decoder else causal if family.pooling == "last" else masked,
+    }[head]
+    name = names.get(config.model_type, family.backbone if head == "none" else None)
+    return name[0] if isinstance(name, tuple) else name
+
+
+def build_empty(
+    family: Family, config: PreTrainedConfig, head: Head = "none", classes: int = 2, *, field: str = "model.source"
+) -> PreTrainedModel:
+    """The stock model on the meta device: shapes without memory."""
+    name = class_name(family, config, head)
+    if name is None:
+        raise UserError(
+            f'transformers has no class for "{config.model_type}" with the head "{head}"',
+            field="--head",
+            hint="see `probescale doctor` for the heads that this model has",
+        )
+    names = {number: str(number) for number in range(1 if head == "regression" else classes)}
+    labels = {"id2label": names, "label2id": {name: number for number, name in names.items()}}
+    config = type(config).from_dict({**config.to_dict(), **labels})
+    config._attn_implementation = "eager"  # every product shows as an operation
+    try:
+        with torch.device("meta"):
+            return getattr(transformers, name)(config).eval()
+    except Exception as error:  # whatever the model class makes of sizes that do not fit together
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(f"no model can be built from its config: {reason}", field=field) from error
