@@ -1,7 +1,11 @@
-"""Write the reference pages from the code: docs/configuration.md and docs/cli.md. `--check` only compares."""
+"""Write the reference pages from the code, docs/configuration.md and docs/cli.md; `--check` only compares.
+
+`--counts` writes the counts of the built-in shapes instead, which a test compares with the meta device.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -85,7 +89,22 @@ def _option_default(value: object, shown: object) -> str:
     return f" Default: `{value}`." if value not in (None, False, (), []) and not callable(value) else ""
 
 
+def counts() -> None:
+    from probescale.models.architecture import counts_of, read_architecture
+    from probescale.models.facts import COUNTS
+    from probescale.models.shapes import known_name, names
+
+    known = sorted({known_name(name) or "" for name in names()})
+    found = {name: counts_of(read_architecture(name)).model_dump(mode="json") for name in known}
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in found.items())
+    path = DOCS.parent / "src" / "probescale" / "models" / COUNTS
+    path.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
+
+
 def main() -> None:
+    if "--counts" in sys.argv:
+        counts()
+        return
     stale = []
     for name, text in {"configuration.md": configuration(), "cli.md": commands()}.items():
         path = DOCS / name

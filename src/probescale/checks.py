@@ -154,7 +154,7 @@ def _check_model(model: ModelConfig) -> None:
         from probescale.models.loading import check_local_model
 
         check_architecture(model)
-        check_local_model(model.source)
+        check_local_model(model.source, allow_pickle=model.allow_pickle)
 
 
 def check_architecture(model: ModelConfig) -> tuple[PreTrainedConfig, Family]:
@@ -175,12 +175,18 @@ def check_architecture(model: ModelConfig) -> tuple[PreTrainedConfig, Family]:
 
 
 def check_budget(config: RunConfig, classes: int) -> None:
-    """Every strategy must find a subnetwork within the budget; known from the model's config alone."""
+    """Every strategy must find a subnetwork within the budget; known from the model's config alone, but for time."""
+    from dataclasses import replace
+
+    from probescale.models.costs import costs_of
     from probescale.models.counting import count_from_config
     from probescale.selection.select import select
 
     model, family = check_architecture(config.model)
     parameters = count_from_config(model, family, classes)
-    budget = parse_budget(config.selection.budget, config.selection.k)
-    for strategy in (config.selection.strategy, *config.compare):
-        select([0.0] * family.layers_in(model), budget, parameters, strategy)
+    chosen = config.selection
+    budget = parse_budget(chosen.budget, chosen.k)
+    timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
+    costs = costs_of(timeless.units, model, family, parameters, classes=classes, length=chosen.length)
+    for strategy in (chosen.strategy, *config.compare):
+        select([0.0] * family.layers_in(model), timeless, parameters, strategy, costs=costs)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from probescale.errors import Problems, UserError
+
+if TYPE_CHECKING:
+    from probescale.models.architecture import Architecture
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -120,19 +126,33 @@ class Credit(str, Enum):
     marginal = "marginal"
 
 
+Budgets = Annotated[
+    list[str],
+    typer.Option(help="82M parameters, 23% of them, 5x fewer, 12GFLOPs, 150MB, 20ms. Repeatable: all of them hold."),
+]
+Length = Annotated[int, typer.Option(min=1, help="Tokens of a text, for GFLOPs and ms.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Texts in a batch, for ms.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")]
+AllowPickle = Annotated[
+    bool, typer.Option("--allow-pickle", help="Read weights from a pickle; only if you trust where they come from.")
+]
+
+
 @app.command()
 def select(
     scores: Annotated[Path, typer.Argument(help="scores.json, or a CSV with the columns layer, probe, score.")],
-    budget: Annotated[str | None, typer.Option(help="82M parameters, 23% of them, or 5x fewer.")] = None,
-    k: Annotated[int | None, typer.Option(help="Number of layers, instead of a budget.")] = None,
+    budget: Budgets = [],  # noqa: B006
+    k: Annotated[int | None, typer.Option(help="Number of layers, instead of a budget; with one: at most.")] = None,
     strategy: Annotated[str, typer.Option(help="See `probescale list strategies`.")] = "contiguous",
     weight: Annotated[
         list[str], typer.Option(metavar="PROBE=W", help="w(p,T) of Eq. 1; else as in SCORES. Repeatable.")
     ] = [],  # noqa: B006
     model: Annotated[
-        str | None, typer.Option(help="Count layer sizes from this model's config (for CSV scores).")
+        str | None, typer.Option(help="Count from this model's config: for CSV scores, GFLOPs, MB and ms.")
     ] = None,
     classes: Annotated[int, typer.Option(min=2, help="Number of labels of the head, with --model.")] = 2,
+    length: Length = 128,
+    batch_size: BatchSize = 1,
     out: Annotated[Path | None, typer.Option(help="Also write selection.json here.")] = None,
     metric: Annotated[
         str | None, typer.Option(help="Score layers by another measure of SCORES, such as f1 or selectivity.")
@@ -153,8 +173,24 @@ def select(
     if weight:
         found = found.weighted(_weights(weight))
     found = found.credited(metric, contribution.value if contribution else None)
-    parameters = _count(model, classes, found.layers) if model else found.parameters
-    chosen = select_layers(found.relevance, parse_budget(budget, k, where="--"), parameters, strategy, found.provenance)
+    limits = parse_budget(budget, k, where="--")
+    parameters, costs = found.parameters, None
+    if model:
+        from probescale.models.costs import costs_of
+        from probescale.models.counting import count_from_config
+
+        what = _architecture(model, found.layers)
+        parameters = count_from_config(what.config, what.family, classes, field="--model")
+        costs = costs_of(
+            limits.units,
+            what.config,
+            what.family,
+            parameters,
+            classes=classes,
+            length=length,
+            batch_size=batch_size,
+        )
+    chosen = select_layers(found.relevance, limits, parameters, strategy, found.provenance, costs)
     if out:
         chosen.save(check_output_file(out))
     if as_json:
@@ -163,37 +199,146 @@ def select(
         _print(selection_table(chosen).rich())
 
 
+class Dtype(str, Enum):
+    float32 = "float32"
+    float16 = "float16"
+    bfloat16 = "bfloat16"
+    int8 = "int8"
+
+
+class HeadName(str, Enum):
+    none = "none"
+    sentence = "sentence"
+    token = "token"
+    regression = "regression"
+    lm = "lm"
+
+
+@app.command()
+def plan(
+    model: Annotated[str, typer.Argument(help="Folder, GGUF file, hub name, or a well-known name as roberta-large.")],
+    budget: Budgets = [],  # noqa: B006
+    head: Annotated[HeadName, typer.Option(help="What the model answers; lm: next or hidden tokens.")] = HeadName.none,
+    classes: Annotated[int, typer.Option(min=2, help="Number of labels of the head.")] = 2,
+    length: Length = 128,
+    batch_size: BatchSize = 1,
+    dtype: Annotated[Dtype, typer.Option(help="How weights are stored, for megabytes.")] = Dtype.float32,
+    timed: Annotated[bool, typer.Option("--timed", help="Also measure milliseconds on this machine.")] = False,
+    revision: Revision = None,
+    as_json: Json = False,
+) -> None:
+    """Show what every number of layers would cost; needs the config alone, no weights."""
+    from probescale.models.facts import known_facts
+    from probescale.planning import plan as make_plan
+    from probescale.report.plan import plan_facts, plan_table
+    from probescale.selection.budget import parse_budget
+    from probescale.sources import is_local
+
+    limits = parse_budget(budget, where="--") if budget else None
+    timed = timed or (limits is not None and "milliseconds" in limits.units)
+    facts = None
+    if head is HeadName.none and not timed and not revision and not is_local(model):
+        facts = known_facts(model, length)  # answered at once
+    milliseconds = None
+    if facts is None:
+        with _quick_imports():
+            from probescale.models.architecture import facts_of, read_architecture
+            from probescale.models.costs import milliseconds_of
+        what = read_architecture(model, revision)
+        facts = facts_of(what, head.value, classes, length)
+        if timed:
+            milliseconds = milliseconds_of(what.config, what.family, head.value, length, batch_size)
+    found = make_plan(
+        model,
+        facts,
+        limits,
+        head=head.value,
+        length=length,
+        batch_size=batch_size,
+        dtype=dtype.value,
+        milliseconds=milliseconds,
+    )
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    _print(plan_table(found).rich())
+    _print("")
+    for fact in plan_facts(found):
+        _print(fact)
+
+
+@app.command()
+def doctor(
+    model: Annotated[str, typer.Argument(help="Folder, GGUF file, hub name, or a well-known name as roberta-large.")],
+    prove: Annotated[
+        bool, typer.Option("--prove", help="Cut a tiny model of the same build in every way, and prove every cut.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Also write the configuration to start from here.")] = None,
+    revision: Revision = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether and how a model is supported: layers, parameters, heads, what would not work, a config to start."""
+    from probescale.files import check_output_file, write_text
+
+    if out:
+        check_output_file(out)
+    with _quick_imports():
+        from probescale.doctor import examine
+        from probescale.report.doctor import doctor_page
+
+    found = examine(model, revision, prove=prove)
+    if out:
+        write_text(out, found.start_from)
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    for part in doctor_page(found):
+        _print(part if isinstance(part, str) else part.rich())
+    if out:
+        _print(f"written to {out}")
+
+
 @app.command()
 def extract(
-    model: Annotated[str, typer.Argument(help="Local folder, hub name, or pypi: source.")],
-    keep: Annotated[str, typer.Option(help="Layers from 1, such as 1,2,5 or 1-4,9.")],
+    model: Annotated[str, typer.Argument(help="Local folder, GGUF file, hub name, or pypi: source.")],
+    keep: Annotated[str, typer.Option(help="Layers from 1, such as 1,2,5 or 1-4,9; any order, also repeated.")],
     out: Annotated[Path, typer.Option(help="Model folder to write.")],
-    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")] = None,
+    keep_decoder: Annotated[
+        str | None, typer.Option(help="Layers of an encoder-decoder's decoder.", show_default="all")
+    ] = None,
+    encoder_only: Annotated[
+        bool, typer.Option("--encoder-only", help="Leave the decoder out (T5, mT5): an encoder alone.")
+    ] = False,
+    revision: Revision = None,
+    allow_pickle: AllowPickle = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Cut a model down to the given layers; the folder loads with stock transformers."""
+    """Cut a model down to the given layers and prove the cut; the folder loads with stock transformers."""
     kept = _layers(keep)
+    decoder = _layers(keep_decoder, "--keep-decoder") if keep_decoder is not None else None
+    if decoder is not None and encoder_only:
+        raise UserError("an encoder alone has no decoder", field="--keep-decoder", hint="leave one of the two out")
     from probescale.files import check_output_folder
 
-    out = check_output_folder(out, overwrite=overwrite, markers=["probescale.json"])
+    check_output_folder(out, overwrite=overwrite, markers=["probescale.json"])
     from probescale.progress import waiting
 
-    with waiting("loading libraries"):
-        from probescale.models.loading import load_as_saved
-        from probescale.models.surgery import extract as cut
-        from probescale.models.surgery import record_of, save_model
-        from probescale.provenance import provenance
-        from probescale.report.tables import layers_text
+    with waiting("loading libraries"), _quick_imports():
+        from probescale.cutting import cut_to_folder
+        from probescale.report.cut import cut_lines
 
-    loaded = load_as_saved(model, revision)
-    small = cut(loaded, kept)
-    record = record_of(loaded, kept, small)
-    save_model(small, record | {"provenance": provenance(loaded)}, out, overwrite=overwrite)
-    before, after = record["params_original"], record["params"]
-    _print(
-        f"kept layers {layers_text(kept)} of {loaded.layers}: {after:,} of {before:,} parameters ({after / before:.1%})"
+    record = cut_to_folder(
+        model,
+        kept,
+        out,
+        decoder=decoder,
+        encoder_only=encoder_only,
+        revision=revision,
+        allow_pickle=allow_pickle,
+        overwrite=overwrite,
     )
-    _print(f"{type(small.model).__name__} in {out}")
+    for line in cut_lines(record, out):
+        _print(line)
 
 
 cache = typer.Typer(no_args_is_help=True, help="What is kept on disk between runs: representations, fetched packages.")
@@ -258,7 +403,7 @@ def _weights(words: list[str]) -> dict[str, float]:
     return weights
 
 
-def _layers(text: str) -> tuple[int, ...]:
+def _layers(text: str, field: str = "--keep") -> tuple[int, ...]:
     """`1-3,7` -> (1, 2, 3, 7)."""
     layers: list[int] = []
     for part in text.split(","):
@@ -266,22 +411,28 @@ def _layers(text: str) -> tuple[int, ...]:
         try:
             layers += range(int(first), min(int(last), int(first) + MOST_LAYERS) + 1) if dash else [int(first)]
         except ValueError as error:
-            raise UserError(
-                f'"{part}" is not a layer', field="--keep", hint="write layers like 1,2,5 or 1-4,9"
-            ) from error
+            raise UserError(f'"{part}" is not a layer', field=field, hint="write layers like 1,2,5 or 1-4,9") from error
     return tuple(layers)
 
 
-def _count(model: str, classes: int, layers: int):  # noqa: ANN202 - Parameters, imported late
-    from probescale.models.counting import count_from_config
-    from probescale.models.families import family_of
-    from probescale.models.loading import read_config
+def _architecture(model: str, layers: int) -> Architecture:
+    from probescale.models.architecture import read_architecture
 
-    config = read_config(model, field="--model")
-    family = family_of(config, field="--model")
-    if family.layers_in(config) != layers:
-        raise UserError(f"{model} has {family.layers_in(config)} layers, the scores {layers}", field="--model")
-    return count_from_config(config, family, classes, field="--model")
+    what = read_architecture(model, field="--model")
+    if what.layers != layers:
+        raise UserError(f"{model} has {what.layers} layers, the scores {layers}", field="--model")
+    return what
+
+
+@contextmanager
+def _quick_imports() -> Iterator[None]:
+    """The libraries make half a million objects that stay: looking for garbage among them takes a second."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _fail(error: UserError) -> NoReturn:

@@ -15,9 +15,12 @@ import numpy as np
 from probescale.checks import check_budget
 from probescale.config import RunConfig, to_yaml
 from probescale.errors import UserError
-from probescale.files import check_output_folder, write_text
+from probescale.files import check_output_folder, write_json, write_text
+from probescale.models.cost import Cost
+from probescale.models.costs import costs_of
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.parameters import Parameters
+from probescale.models.proof import check_in_memory, parents_answers
 from probescale.models.surgery import extract, record_of, save_model
 from probescale.probing.probe import check_probes, probe
 from probescale.probing.scores import ProbeScores, load_scores
@@ -27,7 +30,7 @@ from probescale.recovery.recover import predict, recover
 from probescale.recovery.result import Measured, RunResult
 from probescale.report.figure import write_figure
 from probescale.report.markdown import report
-from probescale.selection.budget import parse_budget
+from probescale.selection.budget import Budget, Unit, parse_budget
 from probescale.selection.select import Selection, select
 from probescale.tasks.metrics import interval
 from probescale.tasks.task import Task, load_task
@@ -44,7 +47,7 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
     made = provenance(loaded, task, config.seed)
     with _work_folder(out, config, made) as work:
         scores = _scores(work, loaded, task, config, made)
-        chosen, *others = _selections(scores, config, made)
+        chosen, *others = _selections(work, scores, loaded, config, made)
         chosen.save(work / "selection.json")
 
         assert scores.parameters is not None
@@ -77,7 +80,10 @@ def prepare(config: RunConfig) -> tuple[Task, LoadedModel]:
     task = load_task(config.task, config.seed)
     check_probes(task, config)
     check_budget(config, len(task.train.names))
-    loaded = load_classifier(config.model.source, config.model.revision, task.train.names, config.seed)
+    source = config.model
+    loaded = load_classifier(
+        source.source, source.revision, task.train.names, config.seed, allow_pickle=source.allow_pickle
+    )
     for number, prop in enumerate(config.task.probes):
         if prop.pooling == "cls" and loaded.tokenizer.cls_token_id is None:
             raise UserError(
@@ -95,11 +101,32 @@ def _scores(work: Path, loaded: LoadedModel, task: Task, config: RunConfig, made
     return load_scores(path)
 
 
-def _selections(scores: ProbeScores, config: RunConfig, made: dict[str, Any]) -> list[Selection]:
+def _selections(
+    work: Path, scores: ProbeScores, loaded: LoadedModel, config: RunConfig, made: dict[str, Any]
+) -> list[Selection]:
     """The configured strategy's, then those it is compared with."""
     budget = parse_budget(config.selection.budget, config.selection.k)
+    costs = _costs(work / "costs.json", budget, scores, loaded, config)
     strategies = dict.fromkeys((config.selection.strategy, *config.compare))
-    return [select(scores.relevance, budget, scores.parameters, name, made) for name in strategies]
+    return [select(scores.relevance, budget, scores.parameters, name, made, costs) for name in strategies]
+
+
+def _costs(path: Path, budget: Budget, scores: ProbeScores, loaded: LoadedModel, config: RunConfig) -> dict[Unit, Cost]:
+    """What layers cost in the budget's units. Kept: a time measured twice would not be the same."""
+    assert scores.parameters is not None
+    if not path.exists():
+        costs = costs_of(
+            budget.units,
+            loaded.model.config,
+            loaded.family,
+            scores.parameters,
+            classes=len(loaded.model.config.id2label or ()),
+            length=config.selection.length,
+            batch_size=config.selection.batch_size,
+            model=loaded.model,
+        )
+        write_json(path, {unit: cost.model_dump() for unit, cost in costs.items()})
+    return {unit: Cost(**cost) for unit, cost in json.loads(path.read_text(encoding="utf-8")).items()}
 
 
 class _Measurer:
@@ -148,6 +175,8 @@ class _Measurer:
     def _train(self, name: str, kept: tuple[int, ...]) -> tuple[LoadedModel, float, tuple[float, float]]:
         config, task, length = self.config, self.task, self.config.model.max_length
         model = extract(self.loaded, kept)
+        wanted = parents_answers(self.loaded.model, self.loaded.family, kept)
+        check_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
         recover(model, task.train, config.recovery, max_length=length, seed=config.seed, title=f"fine-tuning: {name}")
         predicted = predict(model, task.dev, max_length=length, title=f"evaluating: {name}")
         gold = np.array(task.dev.labels)

@@ -52,6 +52,7 @@ def count_flops(config: PreTrainedConfig, family: Family, length: int, head: Hea
     """
     model = build_empty(family, config, head, classes)
     body = backbone(model)
+    model.config.pad_token_id = None  # nobody looks for padding among tokens that have no values
     ids = torch.zeros((1, length), dtype=torch.long, device="meta")
     inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if family.decoder_layers(model) is not None else {})
     counter = FlopCounterMode(display=False)

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from probescale.errors import ProbeScaleError
+from probescale.errors import UserError
 from probescale.files import Record
 from probescale.models import fresh
 from probescale.models.family import Family, backbone_prefix
@@ -29,8 +29,11 @@ CACHE_TOLERANCE = 1e-3  # one token at a time adds up in another order
 TOKENS = 12
 
 
-class ProofFailed(ProbeScaleError):  # noqa: N818 - what happened
+class ProofFailed(UserError):  # noqa: N818 - what happened
     """A cut that does not answer as it should. Nothing is written."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, field="proof", hint="nothing was written; this model's build is not understood yet")
 
 
 class Proof(Record):

@@ -11,6 +11,12 @@ from ruamel.yaml import YAML
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+_ORGANISATIONS = (
+    "almanach", "answerdotai", "distilbert", "eleutherai", "facebook", "facebookai", "google", "google-bert",
+    "google-t5", "huggingfacetb", "microsoft", "mistralai", "openai-community", "qwen", "sentence-transformers",
+    "tinyllama",
+)  # fmt: skip
+
 
 @cache
 def _entries() -> dict[str, dict[str, Any] | str]:
@@ -34,14 +40,22 @@ def names() -> list[str]:
     return sorted(_entries(), key=str.lower)
 
 
+def known_name(name: str) -> str | None:
+    """The name as it stands in shapes.yaml, whatever its case, alias or organisation; None for an unknown one."""
+    organisation, _, plain = name.lower().rpartition("/")
+    known = _spelling().get(plain)
+    if known is None or (organisation and organisation not in _ORGANISATIONS):  # others give the same names to others
+        return None
+    shape = _entries()[known]
+    return shape if isinstance(shape, str) else known
+
+
 def built_in(name: str) -> PreTrainedConfig | None:
-    """A new config of this checkpoint, in any case and with or without its organisation; None for an unknown name."""
-    known = _spelling().get(name.rsplit("/", 1)[-1].lower())
+    """A new config of this checkpoint; None for an unknown name."""
+    known = known_name(name)
     if known is None:
         return None
     shape = _entries()[known]
-    if isinstance(shape, str):
-        shape = _entries()[shape]
     assert isinstance(shape, dict), f"{known} is an alias of an alias"
 
     from transformers import AutoConfig  # seconds; listing the names does without

@@ -1,61 +1,90 @@
-"""Budgets as people write them: 82M parameters, 23% of them, 5x fewer, or a number of layers."""
+"""Budgets as people write them: 82M parameters, 23% of them, 5x fewer, 12 GFLOPs, 150MB, 20ms, or so many layers."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from probescale.errors import UserError
 
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9}
+Unit = Literal["parameters", "gflops", "megabytes", "milliseconds"]
 _NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
-_HINT = "write 82M (parameters), 23% (of all parameters), 5x (times fewer), or give k"
+# What stands behind the number -> unit, and how many of the unit it is. Case does not matter.
+_UNITS: dict[str, tuple[Unit, float]] = {
+    "": ("parameters", 1), "k": ("parameters", 10**3), "m": ("parameters", 10**6), "b": ("parameters", 10**9),
+    "mflops": ("gflops", 1e-3), "gflops": ("gflops", 1), "tflops": ("gflops", 1e3),
+    "kb": ("megabytes", 1e-3), "mb": ("megabytes", 1), "gb": ("megabytes", 1e3),
+    "ms": ("milliseconds", 1), "s": ("milliseconds", 1e3),
+}  # fmt: skip
+_HINT = "write 82M (parameters), 23% (of all parameters), 5x (times fewer), 12 GFLOPs, 150MB, 20ms, or give k"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most that a subnetwork may cost in one unit; parameters count embeddings and head."""
+
+    text: str
+    unit: Unit
+    amount: float | None = None
+    share: float | None = None  # instead of an amount: of the original's parameters
+
+    def most(self, original: float) -> float:
+        """The limit for a subnetwork of this original, in the unit."""
+        if self.amount is not None:
+            return self.amount
+        return math.floor((self.share or 0) * original + 1e-6)
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Either a limit on all parameters (embeddings and head counted) or a number of layers."""
+    """A number of layers, or limits that all hold; both together: at most so many layers."""
 
     text: str
     where: str = "selection."  # how errors name the fields: selection.k, or --k on the command line
     k: int | None = None
-    parameters: int | None = None
-    share: float | None = None  # of the original's parameters
+    limits: tuple[Limit, ...] = ()
 
-    def limit(self, original: int) -> int | None:
-        """The most parameters a subnetwork of this original may have; None when layers are counted instead."""
-        if self.share is not None:
-            return math.floor(self.share * original + 1e-6)
-        return self.parameters
+    @property
+    def units(self) -> set[Unit]:
+        return {limit.unit for limit in self.limits}
 
 
-def parse_budget(budget: str | float | None = None, k: int | None = None, *, where: str = "selection.") -> Budget:
+def parse_budget(
+    budget: str | float | Sequence[str | float] | None = None, k: int | None = None, *, where: str = "selection."
+) -> Budget:
     """
-    >>> parse_budget("5x").limit(355_000_000)
+    >>> parse_budget("5x").limits[0].most(355_000_000)
     71000000
+    >>> [limit.unit for limit in parse_budget("82M, 20ms").limits]
+    ['parameters', 'milliseconds']
     """
     field = f"{where}budget"
-    if (budget is None) == (k is None):
-        raise UserError("give exactly one of a budget and k", field=field, hint=_HINT)
-    if k is not None:
-        if k < 1:
-            raise UserError(f"k is {k}", field=f"{where}k", hint="keep at least one layer")
-        return Budget(f"k={k}", where, k=k)
-    text = str(budget).strip()
-    if match := re.fullmatch(_NUMBER + r"\s*([KMB]?)", text, re.IGNORECASE):
-        return _positive(Budget(text, where, parameters=round(float(match[1]) * _UNITS[match[2].upper()])), field)
+    listed = list(budget) if isinstance(budget, (list, tuple)) else [] if budget is None else [budget]
+    texts = [part.strip() for one in listed for part in str(one).split(",")]
+    if not texts and k is None:
+        raise UserError("give a budget, k, or both", field=field, hint=_HINT)
+    if k is not None and k < 1:
+        raise UserError(f"k is {k}", field=f"{where}k", hint="keep at least one layer")
+    text = ", ".join([*texts, *([f"k={k}"] if k is not None else [])])
+    return Budget(text, where, k, tuple(_limit(one, field) for one in texts))
+
+
+def _limit(text: str, field: str) -> Limit:
     if match := re.fullmatch(_NUMBER + r"\s*%", text):
-        return _positive(Budget(text, where, share=float(match[1]) / 100), field)
-    if match := re.fullmatch(_NUMBER + r"\s*[x×]", text, re.IGNORECASE):  # noqa: RUF001 - people paste the sign
-        return _positive(Budget(text, where, share=1 / float(match[1]) if float(match[1]) else 0.0), field)
-    raise UserError(f'"{text}" is not a budget', field=field, hint=_HINT)
-
-
-def _positive(budget: Budget, field: str) -> Budget:
-    size = budget.parameters if budget.share is None else budget.share
-    if not size:
-        raise UserError(f'"{budget.text}" leaves no parameters', field=field, hint=_HINT)
-    if budget.share is not None and budget.share > 1:
-        raise UserError(f'"{budget.text}" is more than the original model', field=field, hint=_HINT)
-    return budget
+        found = Limit(text, "parameters", share=float(match[1]) / 100)
+    elif match := re.fullmatch(_NUMBER + r"\s*[x×]", text, re.IGNORECASE):  # noqa: RUF001 - people paste the sign
+        found = Limit(text, "parameters", share=1 / float(match[1]) if float(match[1]) else 0.0)
+    elif (match := re.fullmatch(_NUMBER + r"\s*([a-zA-Z]*)", text)) and match[2].lower() in _UNITS:
+        unit, factor = _UNITS[match[2].lower()]
+        amount = float(match[1]) * factor
+        found = Limit(text, unit, amount=round(amount) if unit == "parameters" else amount)
+    else:
+        raise UserError(f'"{text}" is not a budget', field=field, hint=_HINT)
+    if not (found.amount or found.share):
+        raise UserError(f'"{text}" leaves nothing', field=field, hint=_HINT)
+    if found.share is not None and found.share > 1:
+        raise UserError(f'"{text}" is more than the original model', field=field, hint=_HINT)
+    return found

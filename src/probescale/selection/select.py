@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
 
 from probescale.errors import UserError, lookup
 from probescale.files import Record
+from probescale.models.cost import Cost, parameter_cost
 from probescale.models.parameters import Parameters
-from probescale.selection.budget import Budget
+from probescale.selection.budget import Budget, Limit, Unit
 from probescale.selection.strategies import STRATEGIES, Subset, score_of
+
+_NAMES: dict[Unit, str] = {
+    "parameters": "parameters",
+    "gflops": "GFLOPs",
+    "megabytes": "MB",
+    "milliseconds": "ms",
+}
 
 
 class Selection(Record):
@@ -28,6 +36,7 @@ class Selection(Record):
     params_original: int | None = None
     ratio_total: float | None = None  # of all parameters, embeddings and head included
     ratio_layers: float | None = None  # of the parameters in layers
+    costs: dict[str, float] = Field(default_factory=dict)  # in the other units of the budget
     provenance: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -37,27 +46,27 @@ def select(
     parameters: Parameters | None = None,
     strategy: str = "contiguous",
     provenance: dict[str, Any] | None = None,
+    costs: Mapping[Unit, Cost] | None = None,
 ) -> Selection:
-    """The strategy's best subset of the largest k whose parameters fit the budget."""
-    rule = lookup(STRATEGIES, strategy, field="selection.strategy")
+    """The strategy's best subset of the largest k that fits the whole budget.
+
+    `costs` holds what layers cost in units other than parameters, for those that the budget limits.
+    """
+    lookup(STRATEGIES, strategy, field="selection.strategy")
     layers = len(relevance)
-    if budget.k is not None:
-        if budget.k > layers:
-            raise UserError(
-                f"k={budget.k}, but the model has {layers} layers",
-                field=f"{budget.where}k",
-                hint=f"choose 1 to {layers}",
-            )
-        kept = next(rule(relevance, budget.k))
-    elif parameters is None:
+    if budget.k is not None and budget.k > layers:
         raise UserError(
-            f"a budget of {budget.text} needs the sizes of the layers, which the scores do not carry",
-            field=f"{budget.where}budget",
-            hint="give k, or --model to count them from its config",
+            f"k={budget.k}, but the model has {layers} layers", field=f"{budget.where}k", hint=f"choose 1 to {layers}"
         )
-    else:
-        kept = _largest_fit(relevance, budget, parameters, strategy)
-    return describe(kept, relevance, budget, parameters, strategy, provenance)
+    known: dict[Unit, Cost] = {**(costs or {}), **({"parameters": parameter_cost(parameters)} if parameters else {})}
+    limits = [(limit, *_known(limit, known, budget)) for limit in budget.limits]
+    fixed = parameters.fixed if parameters else ()
+    sizes = [budget.k] if budget.k and not limits else range(min(budget.k or layers, layers), 0, -1)
+    for k in sizes:
+        for kept in _subsets(strategy, relevance, k, fixed):
+            if all(cost.of(kept) <= most for _, cost, most in limits):
+                return describe(kept, relevance, budget, parameters, strategy, provenance, costs)
+    raise _nothing_fits(strategy, relevance, fixed, limits, budget)
 
 
 def describe(
@@ -67,6 +76,7 @@ def describe(
     parameters: Parameters | None,
     strategy: str,
     provenance: dict[str, Any] | None = None,
+    costs: Mapping[Unit, Cost] | None = None,
 ) -> Selection:
     """Everything there is to say about a subset."""
     ratio_total, ratio_layers = parameters.ratios(kept) if parameters else (None, None)
@@ -81,21 +91,63 @@ def describe(
         params_original=parameters.total if parameters else None,
         ratio_total=ratio_total,
         ratio_layers=ratio_layers,
+        costs={unit: round(cost.of(kept), 6) for unit, cost in (costs or {}).items()},
         provenance=provenance or {},
     )
 
 
-def _largest_fit(relevance: Sequence[float], budget: Budget, parameters: Parameters, strategy: str) -> Subset:
-    limit = budget.limit(parameters.total)
-    assert limit is not None
-    for k in range(len(relevance), 0, -1):
-        for kept in STRATEGIES[strategy](relevance, k):
-            if parameters.of(kept) <= limit:
-                return kept
-    smallest = min(parameters.of(kept) for kept in STRATEGIES[strategy](relevance, 1))
-    percent = math.ceil(1000 * smallest / parameters.total) / 10
-    raise UserError(
-        f"{budget.text} allows {limit:,} parameters; one layer, the embeddings and the head already have {smallest:,}",
-        field=f"{budget.where}budget",
-        hint=f"the smallest budget is {smallest:,} ({percent}% of {parameters.total:,})",
-    )
+def _subsets(strategy: str, relevance: Sequence[float], k: int, fixed: Subset) -> Iterator[Subset]:
+    """The strategy's subsets of k layers, best first; layers that have to stay are kept, and it chooses the others."""
+    free = [layer for layer in range(1, len(relevance) + 1) if layer not in fixed]
+    if k < len(fixed):
+        return
+    if k == len(fixed):
+        yield tuple(fixed)
+        return
+    for chosen in STRATEGIES[strategy]([relevance[layer - 1] for layer in free], k - len(fixed)):
+        yield tuple(sorted((*fixed, *(free[place - 1] for place in chosen))))
+
+
+def _known(limit: Limit, known: Mapping[Unit, Cost], budget: Budget) -> tuple[Cost, float]:
+    if limit.unit not in known:
+        raise UserError(
+            f"a budget of {limit.text} needs the {_NAMES[limit.unit]} of the layers, which the scores do not carry",
+            field=f"{budget.where}budget",
+            hint="give k, or --model to count them from its config",
+        )
+    return known[limit.unit], limit.most(known[limit.unit].total)
+
+
+def _nothing_fits(
+    strategy: str, relevance: Sequence[float], fixed: Subset, limits: list[tuple[Limit, Cost, float]], budget: Budget
+) -> UserError:
+    """Say how small it gets, and that embeddings are not layers where they alone are too large."""
+    smallest = list(_subsets(strategy, relevance, max(len(fixed), 1), fixed))
+    for limit, cost, most in limits:
+        least = min(cost.of(kept) for kept in smallest)
+        if least <= most:
+            continue
+        percent = math.ceil(1000 * least / cost.total) / 10
+        hint = f"the smallest budget is {_amount(least, limit.unit)} ({percent}% of {_amount(cost.total, limit.unit)})"
+        if cost.fixed > most and limit.unit in ("parameters", "megabytes"):
+            hint += (
+                f". Without any layer there are {_amount(cost.fixed, limit.unit)}, "
+                f"{_amount(cost.fixed - most, limit.unit)} too many: only a smaller vocabulary or narrower embeddings "
+                "would help, or another model"
+            )
+        return UserError(
+            f"{limit.text} allows {_amount(most, limit.unit)}; one layer, the embeddings and the head already have "
+            f"{_amount(least, limit.unit)}",
+            field=f"{budget.where}budget",
+            hint=hint,
+        )
+    return UserError(f"no subset fits {budget.text} as a whole", field=f"{budget.where}budget", hint="loosen one limit")
+
+
+def _amount(value: float, unit: Unit) -> str:
+    """
+    >>> _amount(1_000_000, "parameters"), _amount(3.21, "milliseconds")
+    ('1,000,000 parameters', '3.2 ms')
+    """
+    number = f"{value:,.0f}" if unit == "parameters" else f"{value:,.1f}" if value >= 0.1 else f"{value:.3g}"
+    return f"{number} {_NAMES[unit]}"

@@ -1,0 +1,192 @@
+"""Is this model supported? Everything that can be said of a model before work starts, and a configuration to start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from transformers import PreTrainedModel
+
+from probescale.config import parse, to_yaml
+from probescale.errors import UserError
+from probescale.files import Record, size_text
+from probescale.models.architecture import Architecture, read_architecture
+from probescale.models.counting import count_parameters
+from probescale.models.family import backbone
+from probescale.models.heads import HEADS, build_empty, class_name
+from probescale.models.loading import check_local_model, weight_files
+from probescale.models.parameters import Parameters
+from probescale.selection.budget import parse_budget
+from probescale.selection.select import select
+from probescale.sources import is_local, model_folder
+
+WORDS = ("token", "token_mean")  # poolings of tagging
+
+
+class Tried(Record):
+    """A tiny model of the same build, cut and proved."""
+
+    cuts: int
+    passed: int
+    failures: tuple[str, ...]
+
+
+class Examination(Record):
+    model: str
+    origin: str  # where the config came from
+    model_type: str
+    family: str
+    detected: bool  # its layers were found, not described
+    layers: int
+    layers_at: str
+    decoder_layers: int
+    decoder_at: str
+    parts_at: tuple[str, str]  # attention and feed-forward part in a layer; empty: not described
+    longest_input: int | None
+    parameters: Parameters
+    components: dict[str, int]  # module of the bare model -> parameters
+    tied: tuple[tuple[str, ...], ...]  # names that are one tensor, with the language modelling head
+    poolings: tuple[str, ...]  # the first is what `auto` means
+    heads: dict[str, str | None]  # head -> stock class
+    weights: str
+    problems: tuple[str, ...]  # what would not work, and why
+    notes: tuple[str, ...]
+    tried: Tried | None
+    start_from: str  # YAML
+
+
+def examine(source: str, revision: str | None = None, *, prove: bool = False) -> Examination:
+    what = read_architecture(source, revision)
+    family, config = what.family, what.config
+    bare = build_empty(family, config, "none", field="MODEL")
+    parameters = count_parameters(bare, family)
+    heads = {head: class_name(family, config, head) for head in HEADS}
+    decoder = family.decoder_layers(build_empty(family, config, "lm")) if heads["lm"] and family.decoder else None
+    weights, faults = _weights(what)
+    return Examination(
+        model=source,
+        origin=what.origin,
+        model_type=config.model_type,
+        family=family.name,
+        detected=family.detected,
+        layers=what.layers,
+        layers_at=_in_class(bare, family.stack.blocks),
+        decoder_layers=len(decoder) if decoder is not None else 0,
+        decoder_at=family.decoder.blocks if decoder is not None and family.decoder else "",
+        parts_at=(family.stack.attention, family.stack.feed_forward),
+        longest_input=family.longest_input(config),
+        parameters=parameters,
+        components=_components(bare),
+        tied=_tied(build_empty(family, config, "lm")) if heads["lm"] else (),
+        poolings=_poolings(what),
+        heads=dict(heads),
+        weights=weights,
+        problems=(*faults, *_problems(what)),
+        notes=tuple(_notes(what, parameters)),
+        tried=_try(what) if prove else None,
+        start_from=_start_from(what, parameters),
+    )
+
+
+def _in_class(model: PreTrainedModel, path: str) -> str:
+    return f"{type(backbone(model)).__name__}.{path}"
+
+
+def _components(model: PreTrainedModel) -> dict[str, int]:
+    """Parameters of the bare model's parts, each tensor counted where it comes first."""
+    seen: set[int] = set()
+    found = {}
+    for name, child in backbone(model).named_children():
+        own = [p for p in child.parameters() if id(p) not in seen]
+        seen |= {id(p) for p in own}
+        if own:
+            found[name] = sum(p.numel() for p in own)
+    return found
+
+
+def _tied(model: PreTrainedModel) -> tuple[tuple[str, ...], ...]:
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return tuple(tuple(group) for group in names.values() if len(group) > 1)
+
+
+def _poolings(what: Architecture) -> tuple[str, ...]:
+    own = what.family.pooling
+    others = ["mean", "max", "last"] if own == "last" else ["mean", "max"]
+    special = ["cls", "sep"] if own == "cls" else []
+    return tuple(dict.fromkeys((own, *special, *others, *WORDS)))
+
+
+def _weights(what: Architecture) -> tuple[str, list[str]]:
+    """What lies in a local folder, and what is wrong with it."""
+    if not is_local(what.source):
+        return f"not looked at ({what.origin})", []
+    folder = model_folder(what.source, field="MODEL")
+    try:
+        files = weight_files(folder, allow_pickle=False, field="weights")
+        check_local_model(what.source, field="MODEL")
+    except UserError as error:
+        return "not usable", [f"{error.message}; {error.hint}" if error.hint else error.message]
+    stored = str(getattr(what.config, "dtype", None) or "float32").removeprefix("torch.")
+    size = size_text(sum(path.stat().st_size for path in files))
+    return f"{len(files)} file{'s' if len(files) > 1 else ''} ({files[0].suffix[1:]}, {stored}), {size}", []
+
+
+def _problems(what: Architecture) -> Iterator[str]:
+    family, config = what.family, what.config
+    if reason := family.layer_1_stays(config):
+        yield f"cuts without layer 1 at the front: {reason}"
+    for head, about in HEADS.items():
+        if class_name(family, config, head) is None:
+            yield f"a head for {about}: transformers has no such class for {config.model_type}"
+    if family.detected:
+        yield "probing attention, feed-forward parts and heads: nobody described where they are in a layer"
+    if class_name(family, config, "sentence") is None:
+        yield "`probescale run`: it trains a sentence classifier"
+
+
+def _notes(what: Architecture, parameters: Parameters) -> Iterator[str]:
+    family = what.family
+    if family.mean_of_token_logits:
+        yield "A text is answered by the mean of its tokens' logits: no stock class puts a sentence head on it."
+    if family.decoder is not None:
+        yield "`run` selects among the encoder's layers; `extract --keep-decoder` cuts the decoder too."
+    if family.pooling == "last":
+        yield "A decoder: a text is read at its last token; where there is no padding token, the end token serves."
+    smallest = parameters.total / parameters.of(parameters.fixed or [1])
+    yield (
+        f"The embeddings are {parameters.embeddings / parameters.total:.0%} of the parameters: one layer alone is "
+        f"{smallest:.1f} times smaller than all of it."
+    )
+
+
+def _try(what: Architecture) -> Tried:
+    from probescale.models.trial import try_models
+    from probescale.progress import waiting
+
+    with waiting("cutting a tiny model of the same build"):
+        (trials,) = try_models([(what.config, what.family)])
+    failures = [f"{t.head}, {t.cut}: {getattr(t.outcome, 'message', t.outcome)}" for t in trials if not t.passed]
+    return Tried(cuts=len(trials), passed=len(trials) - len(failures), failures=tuple(failures))
+
+
+def _start_from(what: Architecture, parameters: Parameters) -> str:
+    """A configuration that runs as soon as the two files are there."""
+    longest = what.family.longest_input(what.config) or 128
+    half = {"budget": "50%"} if _fits("50%", parameters) else {"k": max(1, what.layers // 2)}
+    config = parse(
+        {
+            "model": {"source": what.source, "max_length": min(128, longest)},
+            "task": {"train": "train.csv", "dev": "dev.csv"},
+            "selection": half,
+        }
+    )
+    head = "# probescale run this.yaml --out runs/mine\n# train.csv and dev.csv: columns text and label\n"
+    return head + to_yaml(config, only_set=True)
+
+
+def _fits(budget: str, parameters: Parameters) -> bool:
+    try:
+        return select([0.0] * len(parameters.layers), parse_budget(budget), parameters).k > 0
+    except UserError:
+        return False

@@ -1,0 +1,77 @@
+"""A model as its config describes it: from a folder, a GGUF file, a built-in shape or the hub; no weights needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from transformers import PreTrainedConfig
+
+from probescale.models.counting import count_flops, count_from_config
+from probescale.models.facts import Counts, Facts
+from probescale.models.families import family_of
+from probescale.models.family import Family
+from probescale.models.heads import Head
+from probescale.models.loading import read_config
+from probescale.models.shapes import built_in
+from probescale.sources import is_local
+
+
+@dataclass(frozen=True)
+class Architecture:
+    source: str
+    origin: Literal["given", "built-in shape", "hub"]
+    config: PreTrainedConfig
+    family: Family
+
+    @property
+    def layers(self) -> int:
+        return self.family.layers_in(self.config)
+
+
+def read_architecture(source: str, revision: str | None = None, *, field: str = "MODEL") -> Architecture:
+    """A well-known name is answered from here, so that it needs no network; a revision asks the hub."""
+    shape = None if revision or is_local(source) or source.startswith("pypi:") else built_in(source)
+    if shape is not None:
+        return Architecture(source, "built-in shape", shape, family_of(shape, field=field))
+    config = read_config(source, revision, field=field)
+    here = is_local(source) or source.startswith("pypi:")
+    return Architecture(source, "given" if here else "hub", config, family_of(config, field=field))
+
+
+def facts_of(what: Architecture, head: Head = "none", classes: int = 2, length: int = 128) -> Facts:
+    """Counted on the meta device."""
+    family, config = what.family, what.config
+    parameters = count_from_config(config, family, classes, head, field="MODEL")
+    return Facts(
+        family=family.name,
+        part="encoder alone" if family.decoder and not parameters.decoder else "",
+        layers_at=family.stack.blocks,
+        layer_1_stays=family.layer_1_stays(config),
+        parameters=parameters,
+        gflops=count_flops(config, family, length, head, classes),
+    )
+
+
+def counts_of(what: Architecture) -> Counts:
+    """The facts for any length: operations at three lengths give the three coefficients exactly."""
+    at = {n: facts_of(what, length=n) for n in (16, 32, 64)}
+    gflops = [at[n].gflops for n in (16, 32, 64)]
+    layers = [tuple(cost.layers[layer] for cost in gflops) for layer in range(what.layers)]
+    return Counts(
+        **at[16].model_dump(exclude={"gflops"}),
+        fixed=_coefficients([cost.fixed for cost in gflops]),
+        layers=tuple(_coefficients(list(values)) for values in layers),
+    )
+
+
+def _coefficients(gflops: list[float]) -> tuple[float, float, float]:
+    """a, b, c of a + b n + c n^2 through the values at 16, 32 and 64 tokens; all are whole numbers of operations.
+
+    >>> _coefficients([(5 + 3 * n + 2 * n * n) / 1e9 for n in (16, 32, 64)])
+    (5.0, 3.0, 2.0)
+    """
+    first, second, third = (round(value * 1e9) for value in gflops)
+    c = ((third - second) / 32 - (second - first) / 16) / 48
+    b = (second - first) / 16 - c * 48
+    return first - 16 * b - 256 * c, b, c

@@ -1,0 +1,54 @@
+"""What a plan needs to know of a model: light, so that well-known models are answered without loading any library."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from probescale.files import Record
+from probescale.models.cost import Cost
+from probescale.models.parameters import Parameters
+from probescale.models.shapes import known_name
+
+COUNTS = "shape_counts.json"  # made by docs/generate.py on the meta device, and checked by a test
+
+
+class Facts(Record):
+    family: str
+    part: str  # "encoder alone" where there is also a decoder that is left out
+    layers_at: str
+    layer_1_stays: str  # why; empty where it need not
+    parameters: Parameters
+    gflops: Cost  # of one text
+
+
+class Counts(Record):
+    """The facts of a well-known model for any length: operations are a + b n + c n^2 for n tokens."""
+
+    family: str
+    part: str
+    layers_at: str
+    layer_1_stays: str
+    parameters: Parameters
+    fixed: tuple[float, float, float]
+    layers: tuple[tuple[float, float, float], ...]
+
+    def at(self, length: int) -> Facts:
+        def gflops(of: tuple[float, float, float]) -> float:
+            return (of[0] + of[1] * length + of[2] * length**2) / 1e9
+
+        cost = Cost(fixed=gflops(self.fixed), layers=tuple(gflops(layer) for layer in self.layers))
+        return Facts(**self.model_dump(exclude={"fixed", "layers"}), gflops=cost)
+
+
+@cache
+def _counts() -> dict[str, dict[str, Any]]:
+    return json.loads(resources.files("probescale.models").joinpath(COUNTS).read_text(encoding="utf-8"))
+
+
+def known_facts(name: str, length: int) -> Facts | None:
+    """Of a built-in shape without a head; None for other names."""
+    known = known_name(name)
+    return Counts.model_validate(_counts()[known]).at(length) if known else None

@@ -1,0 +1,51 @@
+"""How long a forward pass takes on this machine, and each layer in it."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from probescale.models.cost import Cost
+from probescale.models.family import Family
+from probescale.models.fresh import without_cache
+
+WARM_UP = 3
+PASSES = 15
+
+
+def measure_latency(model: PreTrainedModel, family: Family, length: int, batch_size: int = 1) -> Cost:
+    """Median milliseconds of one pass over a full batch of this length: of every layer, and of all the rest."""
+    layers = family.layers(model)
+    started = [0.0] * len(layers)
+    times: list[list[float]] = [[] for _ in layers]
+    whole: list[float] = []
+    handles: list[Any] = []
+    for number, layer in enumerate(layers):
+        handles.append(layer.register_forward_pre_hook(lambda *_, n=number: started.__setitem__(n, _now(model))))
+        handles.append(layer.register_forward_hook(lambda *_, n=number: times[n].append(_now(model) - started[n])))
+    ids = torch.full((batch_size, length), 5, device=model.device)
+    ends = model.config.eos_token_id
+    ids[:, -1] = ends[0] if isinstance(ends, list) else 5 if ends is None else ends  # BART's head looks for it
+    inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if family.decoder_layers(model) is not None else {})
+    try:
+        with torch.inference_mode():
+            for _ in range(WARM_UP + PASSES):
+                begin = _now(model)
+                model(**inputs, **without_cache(model))
+                whole.append(_now(model) - begin)
+    finally:
+        for handle in handles:
+            handle.remove()
+    of_layers = tuple(statistics.median(passes[WARM_UP:]) for passes in times)
+    return Cost(fixed=max(statistics.median(whole[WARM_UP:]) - sum(of_layers), 0.0), layers=of_layers)
+
+
+def _now(model: PreTrainedModel) -> float:
+    """Milliseconds, with the GPU's work done."""
+    if model.device.type == "cuda":
+        torch.cuda.synchronize()
+    return 1000 * time.perf_counter()

@@ -1,0 +1,112 @@
+"""What every number of layers would cost, before anything is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from probescale.files import Record
+from probescale.models.cost import Cost, parameter_cost
+from probescale.models.facts import Facts
+from probescale.models.parameters import Parameters
+from probescale.selection.budget import Budget, Unit
+from probescale.selection.select import select
+
+BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
+
+
+class Size(Record):
+    """A subnetwork of the first k layers (and of any k, where all layers are alike)."""
+
+    k: int
+    params: int
+    ratio_total: float
+    ratio_layers: float
+    gflops: float
+    megabytes: float
+    milliseconds: float | None = None
+
+
+class Plan(Record):
+    model: str
+    family: str
+    part: str
+    layers_at: str
+    parameters: Parameters
+    head: str
+    dtype: str
+    length: int
+    batch_size: int
+    sizes: tuple[Size, ...]  # largest first
+    budget: str | None = None
+    fits: int | None = None  # the largest k within the budget
+    notes: tuple[str, ...] = Field(default=())
+
+
+def plan(
+    model: str,
+    facts: Facts,
+    budget: Budget | None = None,
+    *,
+    head: str = "none",
+    length: int = 128,
+    batch_size: int = 1,
+    dtype: str = "float32",
+    milliseconds: Cost | None = None,
+) -> Plan:
+    """Per number of layers: what it has and costs; raises where nothing fits the budget, and says why."""
+    parameters, layers = facts.parameters, len(facts.parameters.layers)
+    costs: dict[Unit, Cost] = {
+        "gflops": facts.gflops,
+        "megabytes": parameter_cost(parameters).times(BYTES[dtype] / 1e6),
+    }
+    if milliseconds is not None:
+        costs["milliseconds"] = milliseconds
+    return Plan(
+        model=model,
+        family=facts.family,
+        part=facts.part,
+        layers_at=facts.layers_at,
+        parameters=parameters,
+        head=head,
+        dtype=dtype,
+        length=length,
+        batch_size=batch_size,
+        sizes=tuple(_size(k, parameters, costs) for k in range(layers, 0, -1)),
+        budget=budget.text if budget else None,
+        fits=select([0.0] * layers, budget, parameters, costs=costs).k if budget else None,
+        notes=tuple(_notes(facts)),
+    )
+
+
+def _size(k: int, parameters: Parameters, costs: Mapping[Unit, Cost]) -> Size:
+    kept = range(1, k + 1)
+    ratio_total, ratio_layers = parameters.ratios(kept)
+    timed = costs.get("milliseconds")
+    return Size(
+        k=k,
+        params=parameters.of(kept),
+        ratio_total=ratio_total,
+        ratio_layers=ratio_layers,
+        gflops=costs["gflops"].of(kept),
+        megabytes=costs["megabytes"].of(kept),
+        milliseconds=timed.of(kept) if timed else None,
+    )
+
+
+def _notes(facts: Facts) -> Sequence[str]:
+    parameters, notes = facts.parameters, []
+    if len(set(parameters.layers)) > 1:
+        notes.append("Layers differ in size; each row keeps the first ones. A selection counts the layers it chose.")
+    if facts.layer_1_stays:
+        notes.append(f"Layer 1 always stays: {facts.layer_1_stays}.")
+    if parameters.decoder:
+        notes.append(f"The decoder's {len(parameters.decoder)} layers are kept whole here.")
+    share = parameters.embeddings / parameters.total
+    if share > 0.1:
+        most = parameters.total / parameters.of(parameters.fixed or [1])
+        notes.append(
+            f"The embeddings are {share:.0%} of it: dropping layers alone makes it at most {most:.1f} times smaller."
+        )
+    return notes

@@ -1,0 +1,25 @@
+"""What `extract` says when it is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from probescale.report.tables import layers_text
+
+
+def cut_lines(record: dict[str, Any], folder: Path) -> list[str]:
+    kept, dropped = (layers_text(record[name]) for name in ("kept", "dropped"))
+    after, before, proof = record["params"], record["params_original"], record["proof"]
+    lines = [f"kept layers {kept}, dropped {dropped or 'none'}"]
+    if "kept_decoder" in record:
+        second = layers_text(record["dropped_decoder"]) or "none"
+        lines.append(f"of the decoder: kept {layers_text(record['kept_decoder'])}, dropped {second}")
+    lines.append(f"{after:,} of {before:,} parameters ({after / before:.1%}), {record['dtype']}")
+    same = "to the bit" if proof["to_the_bit"] else f"within {proof['largest_difference']:.0e}"
+    lines.append(
+        f"proved in a fresh process: answers as {proof['route']}, {same}; the parameters on disk are as counted"
+    )
+    if proof["cache_difference"] is not None:
+        lines.append(f"generation with and without the cache agrees within {proof['cache_difference']:.0e}")
+    return [*lines, f"{record['class']} in {folder}"]

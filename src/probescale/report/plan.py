@@ -1,0 +1,50 @@
+"""What a plan looks like in the terminal."""
+
+from __future__ import annotations
+
+from probescale.planning import Plan, Size
+from probescale.report.table import Table
+
+
+def plan_table(plan: Plan) -> Table:
+    """One row per number of layers; those within the budget stand out."""
+    timed = plan.sizes[0].milliseconds is not None
+    header = ("layers", "parameters", "of\ntotal", "of\nlayers", "times\nsmaller", "GFLOPs", "on disk")
+    rows = [_row(size, plan, timed) for size in plan.sizes]
+    within = frozenset(i for i, size in enumerate(plan.sizes) if plan.fits is not None and size.k <= plan.fits)
+    return Table(plan_title(plan), header + (("ms",) if timed else ()), tuple(rows), within)
+
+
+def plan_title(plan: Plan) -> str:
+    heads = {"none": "no head", "lm": "language modelling head"}
+    at = f"{plan.length} tokens" + (f", batch {plan.batch_size}" if plan.sizes[0].milliseconds is not None else "")
+    part = f" ({plan.part})" if plan.part else ""
+    return f"{plan.model}: {plan.family}{part}, {heads.get(plan.head, plan.head + ' head')}, {plan.dtype}, {at}"
+
+
+def plan_facts(plan: Plan) -> list[str]:
+    """Where the parameters are, what fits, what to know."""
+    p = plan.parameters
+    sizes = sorted(set(p.layers))
+    each = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"
+    decoder = f", decoder {sum(p.decoder):,}" if p.decoder else ""
+    facts = [
+        f"{p.total:,} parameters: embeddings {p.embeddings:,}, {len(p.layers)} layers of {each}{decoder}, "
+        f"rest {p.rest:,}"
+    ]
+    if plan.fits is not None:
+        facts.append(f"{plan.budget}: up to {plan.fits} layers fit")
+    return [*facts, *plan.notes]
+
+
+def _row(size: Size, plan: Plan, timed: bool) -> tuple[str, ...]:
+    cells = (
+        str(size.k),
+        f"{size.params:,}",
+        f"{size.ratio_total:.1%}",
+        f"{size.ratio_layers:.1%}",
+        f"{plan.parameters.total / size.params:.2f}",
+        f"{size.gflops:.2f}",
+        f"{size.megabytes:,.0f} MB",
+    )
+    return (*cells, f"{size.milliseconds:.1f}") if timed else cells
