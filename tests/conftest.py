@@ -35,7 +35,7 @@ from transformers import (
 from probescale.models.family import Family
 
 SHARED = Path(__file__).parents[2] / "shared"  # real data and weights; absent in most checkouts
-FAMILIES = ("bert", "roberta", "mpnet", "t5-encoder")
+FAMILIES = ("bert", "roberta", "mpnet", "t5")
 LAYERS = 4
 GOOD = ["good", "great", "fine", "lovely", "brilliant", "warm", "charming", "funny"]
 BAD = ["bad", "awful", "poor", "dull", "boring", "cold", "clumsy", "tedious"]
@@ -123,7 +123,7 @@ def _unigram(corpus: list[str]) -> PreTrainedTokenizerFast:
 
 def tiny_tokenizer(family: str) -> PreTrainedTokenizerFast:
     corpus = [text for text, _ in labelled_rows(200, seed=7)]
-    return {"bert": _wordpiece, "roberta": _bpe, "mpnet": _wordpiece, "t5-encoder": _unigram}[family](corpus)
+    return {"bert": _wordpiece, "roberta": _bpe, "mpnet": _wordpiece, "t5": _unigram}[family](corpus)
 
 
 def tiny_config(family: str, vocabulary: int, layers: int = LAYERS) -> PreTrainedConfig:
@@ -151,14 +151,14 @@ def tiny_model(family: str, layers: int = LAYERS) -> tuple[PreTrainedModel, PreT
         "bert": BertForSequenceClassification,
         "roberta": RobertaForSequenceClassification,
         "mpnet": MPNetForSequenceClassification,
-        "t5-encoder": T5ForTokenClassification,
+        "t5": T5ForTokenClassification,
     }
     tokenizer = tiny_tokenizer(family)
     set_seed(1)
     model = classes[family](tiny_config(family, len(tokenizer), layers))  # type: ignore[arg-type]
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if parameter.ndim == 2 and family != "t5-encoder":
+            if parameter.ndim == 2 and family != "t5":
                 parameter.mul_(4)
             if "relative_attention_bias" in name:
                 parameter.normal_(0, 2)

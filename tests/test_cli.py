@@ -245,7 +245,8 @@ def test_extract_of_layers_that_do_not_exist(cli, tmp_path, model_folder, keep, 
 def test_extract_writes_what_it_says(cli, tmp_path, model_folder):
     found = cli("extract", model_folder("mpnet"), "--keep", "1-2,4", "--out", tmp_path / "out")
     assert found.code == 0, found.err
-    assert "kept layers 1-2, 4 of 4" in found.out
+    assert "kept layers 1-2, 4, dropped 3" in found.out
+    assert "proved in a fresh process" in found.out
     again = cli("extract", model_folder("mpnet"), "--keep", "1", "--out", tmp_path / "out")
     assert again.code == 2
     assert "--overwrite" in again.err

@@ -8,13 +8,19 @@ import sys
 from pathlib import Path
 
 import pytest
+import transformers
 from ruamel.yaml import YAML
+from transformers import AutoConfig
 
 import probescale
-from conftest import FAMILIES, LAYERS
+from conftest import FAMILIES, LAYERS, tiny_tokenizer
 from probescale import pipeline
 from probescale.checks import check, load_config
 from probescale.errors import UserError
+from probescale.models.families import FAMILIES as FAMILIES_BY_TYPE
+from probescale.models.heads import class_name
+from probescale.models.twin import twin_config
+from probescale.probing.scores import load_scores
 
 pytestmark = pytest.mark.slow
 
@@ -132,6 +138,35 @@ def test_every_family_runs_and_learns(family, model_folder, task_files, tmp_path
     assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
 
 
+@pytest.mark.parametrize("model_type", ["llama", "modernbert", "bart"])
+def test_other_builds_run_from_end_to_end(model_type, task_files, tmp_path):
+    """A decoder without a padding token, a first layer that has to stay, an encoder-decoder."""
+    described = FAMILIES_BY_TYPE[model_type]
+    tokenizer = tiny_tokenizer("roberta")
+    config = twin_config(AutoConfig.for_model(model_type), described)
+    config.vocab_size, config.pad_token_id, config.eos_token_id, config.bos_token_id = len(tokenizer), 1, 2, 0
+    if model_type == "llama":
+        tokenizer.pad_token = tokenizer.cls_token = config.pad_token_id = None
+    model = getattr(transformers, class_name(described, config, "none") or "")(config)
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    raw = raw_config(tmp_path / "model", task_files)
+    raw |= {"compare": ["top_k"], "recovery": {"epochs": 1}}
+    raw["selection"] = {"budget": ["99%", "50MB", "1GFLOPs", "10s"], "k": 2, "length": 32}
+    result = pipeline.run(check(raw), tmp_path / "out")
+    kept = result.subnetwork.kept
+    assert len(kept) == 2
+    assert kept[0] == 1 or model_type != "modernbert"
+    assert result.compared["top_k"].kept == ((1, 4) if model_type == "modernbert" else (3, 4))
+    selection = json.loads((tmp_path / "out" / "selection.json").read_text())
+    assert selection["budget"] == "99%, 50MB, 1GFLOPs, 10s, k=2"
+    assert set(selection["costs"]) == {"megabytes", "gflops", "milliseconds"}
+    assert 0 < selection["costs"]["milliseconds"] < 10_000
+    stored = (tmp_path / "out" / "model" / "model.safetensors").stat().st_size / 1e6
+    assert selection["costs"]["megabytes"] == pytest.approx(stored, rel=0.1)  # a tiny file is not all weights
+    assert load_scores(tmp_path / "out" / "scores.json").layers == 4
+
+
 def test_a_pair_task_with_a_tagging_probe(model_folder, tmp_path):
     rows = [f"is the film good ?,the film was {'good' if i % 2 else 'dull'} and {i} long,{i % 2}" for i in range(60)]
     (tmp_path / "pairs.csv").write_text("\n".join(["question,sentence,label", *rows]))
@@ -200,7 +235,7 @@ def test_training_that_goes_astray_is_refused_and_leaves_nothing(model_folder, t
 
 
 def test_cls_is_refused_where_there_is_none(model_folder, task_files):
-    raw = raw_config(model_folder("t5-encoder"), task_files)
+    raw = raw_config(model_folder("t5"), task_files)
     raw["task"]["probes"] = [{"name": "p", "pooling": "cls"}]
     with pytest.raises(UserError, match=r"task\.probes\.0\.pooling"):
         pipeline.prepare(check(raw))

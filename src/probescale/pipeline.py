@@ -114,6 +114,8 @@ def _selections(
 def _costs(path: Path, budget: Budget, scores: ProbeScores, loaded: LoadedModel, config: RunConfig) -> dict[Unit, Cost]:
     """What layers cost in the budget's units. Kept: a time measured twice would not be the same."""
     assert scores.parameters is not None
+    if budget.units <= {"parameters"}:
+        return {}
     if not path.exists():
         costs = costs_of(
             budget.units,

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
 import pytest
-from transformers import RobertaConfig, T5Config
+from transformers import AutoConfig, RobertaConfig, T5Config, T5ForConditionalGeneration
 
 from conftest import FAMILIES, tiny_model
 from probescale.errors import UserError
-from probescale.models.counting import count_from_config, count_parameters
+from probescale.models.counting import count_flops, count_from_config, count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS
-from probescale.models.families import family_of
+from probescale.models.heads import class_name
 from probescale.models.loading import load_as_saved
 from probescale.models.surgery import extract
+from probescale.models.twin import twin_config
 from probescale.selection.budget import parse_budget
 from probescale.selection.select import select
 
@@ -48,7 +49,7 @@ def test_a_budget_below_one_layer_names_the_smallest(roberta_large):
 
 def test_t5_base_encoder_counts():
     config = T5Config(vocab_size=32128, d_model=768, d_ff=3072, d_kv=64, num_heads=12, num_layers=12)
-    found = count_from_config(config, DESCRIPTIONS["t5-encoder"], classes=2)
+    found = count_from_config(config, DESCRIPTIONS["t5"], classes=2)
     assert found.embeddings == 24_674_304
     assert set(found.layers) == {7_079_424}  # the bias that all layers share is not layer 1's
     assert found.total == 109_628_544 + 768 * 2 + 2
@@ -72,9 +73,44 @@ def test_ratios():
     assert total == parameters.of([1, 2]) / parameters.total > 0.5
 
 
-def test_an_unknown_model_type_is_named():
-    class Robertta(RobertaConfig):
-        model_type = "robertta"
+@pytest.mark.parametrize("length", [16, 128])
+def test_flops_are_those_of_the_textbook(length):
+    config = AutoConfig.for_model("roberta", hidden_size=256, intermediate_size=1024, num_attention_heads=4)
+    found = count_flops(config, DESCRIPTIONS["roberta"], length)
+    projections = 2 * length * (4 * 256**2 + 2 * 256 * 1024)
+    attention = 2 * 2 * length**2 * 256
+    assert found.layers[0] * 1e9 == pytest.approx(projections + attention)
+    assert len(set(found.layers)) == 1
+    assert found.fixed * 1e9 == pytest.approx(2 * 256**2)  # the pooler, once a text
 
-    with pytest.raises(UserError, match=r'"robertta" is not supported\. Did you mean "roberta"'):
-        family_of(Robertta())
+
+def test_flops_of_a_language_model_count_the_vocabulary():
+    config = AutoConfig.for_model("gpt2", n_embd=64, n_head=4, n_layer=2, vocab_size=1000)
+    with_head = count_flops(config, DESCRIPTIONS["gpt2"], 16, "lm")
+    without = count_flops(config, DESCRIPTIONS["gpt2"], 16)
+    assert (with_head.fixed - without.fixed) * 1e9 == pytest.approx(2 * 16 * 64 * 1000)
+
+
+@pytest.mark.parametrize("head", ["none", "sentence", "token", "regression", "lm"])
+@pytest.mark.parametrize("family", sorted(DESCRIPTIONS))
+def test_operations_of_every_family_and_head_are_counted(family, head):
+    described = DESCRIPTIONS[family]
+    config = twin_config(AutoConfig.for_model(described.model_types[0]), described)
+    if class_name(described, config, head) is None:
+        with pytest.raises(UserError, match="transformers has no class"):
+            count_flops(config, described, 16, head)
+        return
+    found = count_flops(config, described, 16, head)
+    assert min(found.layers) > 0
+    assert len(found.layers) == 4
+    assert found.fixed >= 0
+
+
+def test_a_decoder_is_counted_beside_the_layers():
+    config = T5Config(vocab_size=100, d_model=32, d_ff=64, d_kv=8, num_heads=4, num_layers=3, num_decoder_layers=2)
+    found = count_from_config(config, DESCRIPTIONS["t5"], head="lm")
+    model = T5ForConditionalGeneration(config)
+    assert found.total == sum(p.numel() for p in model.parameters())
+    assert len(found.layers) == 3
+    assert len(found.decoder) == 2
+    assert found.of([1], [2]) == found.total - 2 * found.layers[0] - found.decoder[0]

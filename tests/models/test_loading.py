@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from conftest import tiny_model
+from conftest import tiny_model, tiny_tokenizer
 from probescale.errors import UserError
 from probescale.models.families import FAMILIES
 from probescale.models.loading import load_as_saved, load_classifier, read_config
@@ -71,7 +72,7 @@ def test_weights_of_another_shape_are_errors(folder):
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"num_hidden_layers": "4"}, "config.json"),
+        ({"num_hidden_layers": "4"}, "config that transformers refuses"),
         ({"num_hidden_layers": 0}, "no layers"),
         ({"num_attention_heads": 5}, "cannot be loaded|config"),
         ({"hidden_act": "nonsense"}, "cannot be loaded|config"),
@@ -107,15 +108,87 @@ def test_a_folder_without_a_tokenizer_is_not_given_an_empty_one(folder):
 def test_tokenizers_that_are_not_the_models(folder, file, values, says):
     change(folder / file, **values)
     with pytest.raises(UserError, match=says):
-        load_as_saved(str(folder))
+        load_classifier(str(folder), None, "ab", seed=0)
 
 
 def test_the_mean_of_token_logits_leaves_padding_out():
     logits = torch.tensor([[[1.0], [3.0], [100.0]], [[2.0], [2.0], [5.0]]])
     mask = torch.tensor([[1, 1, 0], [1, 1, 1]])
-    assert FAMILIES["t5-encoder"].sentence_logits(logits, mask).tolist() == [[2.0], [3.0]]
+    assert FAMILIES["t5"].sentence_logits(logits, mask).tolist() == [[2.0], [3.0]]
 
 
 def test_longest_inputs(model_folder):
-    found = {name: FAMILIES[name].longest_input(read_config(str(model_folder(name)))) for name in FAMILIES}
-    assert found == {"bert": 128, "roberta": 128, "mpnet": 128, "t5-encoder": None}
+    names = ("bert", "roberta", "mpnet", "t5")
+    found = {name: FAMILIES[name].longest_input(read_config(str(model_folder(name)))) for name in names}
+    assert found == {"bert": 128, "roberta": 128, "mpnet": 128, "t5": None}
+
+
+def test_a_config_with_fewer_layers_than_the_checkpoint(folder):
+    """transformers would load the first ones and only mention the others."""
+    change(folder / "config.json", num_hidden_layers=3)
+    for load in (load_as_saved, lambda source: load_classifier(source, None, "ab", seed=0)):
+        with pytest.raises(UserError, match=r"weights of more layers than the 3 of its config, such as .*layer\.3\."):
+            load(str(folder))
+
+
+def test_a_config_with_more_layers_than_the_checkpoint(folder):
+    change(folder / "config.json", num_hidden_layers=6)
+    with pytest.raises(UserError, match=r"lacks .* weights(.|\n)*config says 6 layers"):
+        load_as_saved(str(folder))
+
+
+def test_pickles_are_read_only_where_that_was_asked_for(folder):
+    weights = load_file(folder / "model.safetensors")
+    expected = load_as_saved(str(folder)).fingerprint
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match=r"pickle \(pytorch_model\.bin\)(.|\n)*--allow-pickle"):
+        load_as_saved(str(folder))
+    with pytest.raises(UserError, match="pickle"):
+        load_classifier(str(folder), None, "ab", seed=0)
+    assert load_as_saved(str(folder), allow_pickle=True).fingerprint == expected
+    assert load_classifier(str(folder), None, "ab", seed=0, allow_pickle=True).fingerprint == expected
+
+
+def test_a_pickle_that_runs_code_is_not_run_even_where_pickles_are_allowed(folder):
+    class Evil:
+        def __reduce__(self):
+            return (Path.write_text, (folder / "ran", "yes"))
+
+    (folder / "model.safetensors").unlink()
+    torch.save({"weights": Evil()}, folder / "pytorch_model.bin")
+    with pytest.raises(UserError, match="cannot be loaded"):
+        load_as_saved(str(folder), allow_pickle=True)
+    assert not (folder / "ran").exists()
+
+
+def test_code_that_comes_with_a_model_is_never_run(folder):
+    code = f"import pathlib\npathlib.Path({str(folder / 'ran')!r}).write_text('yes')\n"
+    code += "from transformers import BertConfig, BertModel\n"
+    code += "class Own(BertConfig):\n    model_type = 'own'\n"
+    (folder / "own.py").write_text(code)
+    change(folder / "config.json", model_type="own", auto_map={"AutoConfig": "own.Own", "AutoModel": "own.OwnModel"})
+    with pytest.raises(UserError, match="code of others is never run"):
+        read_config(str(folder))
+    assert not (folder / "ran").exists()
+
+
+def test_a_decoder_without_padding_is_padded_with_its_end(tmp_path):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = tiny_tokenizer("roberta")
+    tokenizer.pad_token = None
+    tokenizer.cls_token = None
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        eos_token_id=2,
+    )  # fmt: skip
+    LlamaForCausalLM(config).save_pretrained(tmp_path / "llama")
+    tokenizer.save_pretrained(tmp_path / "llama")
+    assert load_as_saved(str(tmp_path / "llama")).tokenizer.pad_token is None  # a cut leaves it as it is
+    loaded = load_classifier(str(tmp_path / "llama"), None, "ab", seed=0)
+    assert loaded.tokenizer.pad_token_id == loaded.model.config.pad_token_id == 2
+    alone = loaded.tokenizer(["good film"], return_tensors="pt")
+    padded = loaded.tokenizer(["good film", "a much longer sentence than that"], padding=True, return_tensors="pt")
+    with torch.no_grad():
+        assert torch.allclose(loaded.model(**alone).logits[0], loaded.model(**padded).logits[0], atol=1e-5)

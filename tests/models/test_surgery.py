@@ -19,7 +19,7 @@ from probescale.models.counting import count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS
 from probescale.models.family import Family, backbone
 from probescale.models.loading import load_as_saved, load_classifier
-from probescale.models.surgery import extract, save_model
+from probescale.models.surgery import extract, save_model, write_model
 
 KEPT = {"head": (1, 2), "middle": (2, 3), "tail": (4,), "gaps": (1, 4), "all": (1, 2, 3, 4), "reordered": (3, 1, 1)}
 TEXTS = ["the film was good and the plot dull", "a warm story", "unbelievably tedious !"]
@@ -49,20 +49,14 @@ def logits_with_layers_skipped(model: PreTrainedModel, family: Family, batch: di
 
 @pytest.fixture(scope="module")
 def fresh_logits(model_folder, tmp_path_factory):
-    """Every family cut in every way through the command line, then loaded in one fresh process."""
-    from typer.testing import CliRunner
-
-    from probescale.cli import app
-
+    """Cuts of four families, loaded in one fresh process by a program that shares nothing with our own proof."""
     folder = tmp_path_factory.mktemp("cuts")
     folders = {}
     for family in FAMILIES:
+        parent = load_as_saved(str(model_folder(family)))
         for name, kept in KEPT.items():
             folders[f"{family}/{name}"] = str(folder / f"{family}-{name}")
-            keep = ",".join(map(str, kept))
-            args = ["extract", str(model_folder(family)), "--keep", keep, "--out", folders[f"{family}/{name}"]]
-            done = CliRunner().invoke(app, args)
-            assert done.exit_code == 0, done.output
+            write_model(extract(parent, kept), Path(folders[f"{family}/{name}"]))
     (folder / "job.json").write_text(json.dumps({"folders": folders, "texts": TEXTS}))
     (folder / "fresh.py").write_text(FRESH)
     command = [sys.executable, str(folder / "fresh.py"), str(folder / "job.json"), str(folder / "out.npz")]
@@ -92,20 +86,17 @@ def test_config_and_weights_on_disk_agree(fresh_logits, family):
     for name, kept in KEPT.items():
         folder = Path(fresh_logits[1][f"{family}/{name}"])
         config = json.loads((folder / "config.json").read_text())
-        assert config[DESCRIPTIONS[family].layer_count] == len(kept)
+        assert config.get("num_hidden_layers", config.get("num_layers")) == len(kept)
         with safe_open(folder / "model.safetensors", "np") as weights:
             on_disk = sum(weights.get_tensor(key).size for key in weights.keys())  # noqa: SIM118 - not a dict
         parent = load_as_saved(str(folder))
         assert count_parameters(parent.model, parent.family).total == on_disk
-        record = json.loads((folder / "probescale.json").read_text())
-        assert record["kept"] == list(kept)
-        assert record["dropped"] == [layer for layer in range(1, LAYERS + 1) if layer not in kept]
 
 
 def test_t5_position_bias_moves_to_the_new_first_block(model_folder):
-    parent = load_as_saved(str(model_folder("t5-encoder")))
+    parent = load_as_saved(str(model_folder("t5")))
     child = extract(parent, (3, 4))
-    name = DESCRIPTIONS["t5-encoder"].first_block_only[0]
+    name = DESCRIPTIONS["t5"].stack.first_block_only[0]
     old, new = (dict(m.family.layers(m.model)[0].named_parameters())[name] for m in (parent, child))
     assert torch.equal(old, new)
     assert old.abs().sum() > 0
@@ -133,20 +124,59 @@ def test_a_config_that_names_a_head_the_checkpoint_lacks(tmp_path):
     assert extract(loaded, (1,)).layers == 1
 
 
-def test_the_encoder_is_taken_out_of_a_whole_t5(tmp_path):
-    tokenizer = tiny_tokenizer("t5-encoder")
-    config = T5Config(vocab_size=len(tokenizer), d_model=32, d_ff=64, d_kv=8, num_heads=4, num_layers=LAYERS)
+@pytest.fixture(scope="module")
+def whole_t5(tmp_path_factory):
+    """An encoder-decoder whose language modelling head is not its embeddings, as FLAN-T5 has it."""
+    folder = tmp_path_factory.mktemp("t5")
+    tokenizer = tiny_tokenizer("t5")
+    config = T5Config(
+        vocab_size=len(tokenizer), d_model=32, d_ff=64, d_kv=8, num_heads=4, num_layers=LAYERS, num_decoder_layers=3,
+    )  # fmt: skip
+    config.decoder_start_token_id = 0
     whole = T5ForConditionalGeneration(config).eval()
-    whole.save_pretrained(tmp_path / "t5")
-    tokenizer.save_pretrained(tmp_path / "t5")
-    batch = tokenizer(TEXTS, padding=True, return_tensors="pt")
-    as_saved = load_as_saved(str(tmp_path / "t5"))
-    classifier = load_classifier(str(tmp_path / "t5"), None, ("no", "yes"), seed=0)
+    whole.lm_head.weight = torch.nn.Parameter(torch.randn_like(whole.lm_head.weight))
+    whole.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder, whole
+
+
+def test_the_encoder_is_taken_out_of_a_whole_t5(whole_t5):
+    folder, whole = whole_t5
+    batch = tiny_tokenizer("t5")(TEXTS, padding=True, return_tensors="pt")
+    as_saved = load_as_saved(str(folder), encoder_only=True)
+    classifier = load_classifier(str(folder), None, ("no", "yes"), seed=0)
     with torch.no_grad():
         expected = whole.encoder(**batch).last_hidden_state
         assert torch.equal(as_saved.model(**batch).last_hidden_state, expected)
         assert torch.equal(backbone(classifier.model)(**batch).last_hidden_state, expected)
     assert not [name for name, _ in extract(as_saved, (2,)).model.named_parameters() if "decoder" in name]
+
+
+@pytest.mark.slow
+def test_encoder_and_decoder_are_cut_separately(cli, whole_t5, tmp_path):
+    folder, whole = whole_t5
+    found = cli("extract", folder, "--keep", "1,4", "--keep-decoder", "1-3", "--out", tmp_path / "cut")
+    assert found.code == 0, found.err
+    assert "of the decoder: kept 1-3, dropped none" in found.out
+    record = json.loads((tmp_path / "cut" / "probescale.json").read_text())
+    assert (record["kept"], record["kept_decoder"]) == ([1, 4], [1, 2, 3])
+    assert record["proof"]["cache_difference"] < 1e-4  # more decoder than encoder layers, with the cache
+    again = T5ForConditionalGeneration.from_pretrained(tmp_path / "cut")
+    assert torch.equal(again.lm_head.weight, whole.lm_head.weight)
+    assert not torch.equal(again.lm_head.weight, again.shared.weight)
+    alone = cli("extract", folder, "--keep", "2", "--encoder-only", "--out", tmp_path / "alone")
+    assert alone.code == 0, alone.err
+    assert "T5EncoderModel" in alone.out
+
+
+def test_wrong_wishes_about_decoders(cli, model_folder, whole_t5, tmp_path):
+    bert = cli("extract", model_folder("bert"), "--keep", "1", "--keep-decoder", "1", "--out", tmp_path / "a")
+    both = cli("extract", whole_t5[0], "--keep", "1", "--keep-decoder", "1", "--encoder-only", "--out", tmp_path / "a")
+    many = cli("extract", whole_t5[0], "--keep", "1", "--keep-decoder", "4", "--out", tmp_path / "a")
+    assert [found.code for found in (bert, both, many)] == [2, 2, 2]
+    assert "no decoder" in bert.err
+    assert "--keep-decoder: layer 4 does not exist" in many.err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("names", [("a", "b"), ("a", "b", "c")], ids=["as many labels", "more labels"])
@@ -191,6 +221,7 @@ def test_saving_leaves_folders_of_others_alone(model_folder, tmp_path):
     assert [p.name for p in (tmp_path / "precious").iterdir()] == ["thesis.tex"]
 
 
+@pytest.mark.slow
 def test_the_saved_tokenizer_does_not_remember_the_training_length(model_folder, tmp_path):
     loaded = load_as_saved(str(model_folder("bert")))
     loaded.tokenizer(["good film"] * 2, truncation=True, max_length=8, padding=True)

@@ -83,18 +83,18 @@ def test_states_are_the_blocks_own_outputs(loaded):
     for layer in range(1, LAYERS):
         np.testing.assert_allclose(found[f"layer-{layer:03d}"][0], states[layer][0].mean(0), rtol=1e-4, atol=1e-5)
     last = states[LAYERS][0].mean(0).numpy()
-    normed = loaded.family.name == "t5-encoder"
+    normed = loaded.family.name == "t5"
     assert np.allclose(found[f"layer-{LAYERS:03d}"][0], last, rtol=1e-4, atol=1e-5) != normed
 
 
 def test_sublayers_are_what_is_added_and_heads_make_up_the_attention(loaded):
     found = features_of(loaded, SINGLE, "cls", granularity=("sublayer", "head"), max_length=64)
     block = loaded.family.layers(loaded.model)[1]
-    projection = block.get_submodule(loaded.family.attention)
+    projection = block.get_submodule(loaded.family.stack.attention)
     with torch.no_grad():
         projected = projection(torch.from_numpy(found["heads-002"])).numpy()
     np.testing.assert_allclose(projected, found["attention-002"], rtol=1e-4, atol=1e-4)
-    if loaded.family.name == "t5-encoder":  # pre-norm: the parts add up to the block's output
+    if loaded.family.name == "t5":  # pre-norm: the parts add up to the block's output
         total = found["layer-001"] + found["attention-002"] + found["feed_forward-002"]
         np.testing.assert_allclose(total, found["layer-002"], rtol=1e-4, atol=1e-4)
 
@@ -159,7 +159,7 @@ def test_words_without_a_tag_are_not_kept(loaded):
 
 def test_a_piece_that_is_only_a_blank_is_not_taken_for_the_word(model_folder):
     """Unigram tokenizers may split the blank before a word from the word."""
-    loaded = load_as_saved(str(model_folder("t5-encoder")))
+    loaded = load_as_saved(str(model_folder("t5")))
     words = ("Zyx", "film", "Qqq")  # capitals are not in the vocabulary, so the blank stands alone
     view = view_of(loaded, TaggedSentences((words,), ((0, 1, 0),), ("a", "b")), "token")
     tokens = loaded.tokenizer(" ".join(words)).tokens(0)
@@ -177,7 +177,7 @@ def test_words_beyond_the_length_limit_are_left_out(loaded):
 
 @pytest.mark.parametrize("pooling", ["cls", "last", "mean", "max"])
 def test_left_padding_gives_the_same_features(model_folder, pooling):
-    loaded = load_as_saved(str(model_folder("t5-encoder")))  # relative positions: padding side must not matter
+    loaded = load_as_saved(str(model_folder("t5")))  # relative positions: padding side must not matter
     right = layers_of(loaded, SINGLE, pooling, 100_000)
     loaded.tokenizer.padding_side = "left"
     left = layers_of(loaded, SINGLE, pooling, 100_000)

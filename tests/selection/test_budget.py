@@ -22,12 +22,38 @@ from probescale.selection.budget import parse_budget
     ],
 )
 def test_budgets_as_people_write_them(text, limit):
-    assert parse_budget(text).limit(1_000_000_000) == limit
+    (found,) = parse_budget(text).limits
+    assert found.unit == "parameters"
+    assert found.most(1_000_000_000) == limit
 
 
-def test_k_is_no_limit_on_parameters():
+@pytest.mark.parametrize(
+    ("text", "unit", "amount"),
+    [
+        ("12 GFLOPs", "gflops", 12),
+        ("500mflops", "gflops", 0.5),
+        ("1.5TFLOPs", "gflops", 1500),
+        ("150MB", "megabytes", 150),
+        ("1.2 GB", "megabytes", 1200),
+        ("20ms", "milliseconds", 20),
+        ("0.5 s", "milliseconds", 500),
+    ],
+)
+def test_other_units(text, unit, amount):
+    (found,) = parse_budget(text).limits
+    assert (found.unit, found.most(0)) == (unit, pytest.approx(amount))
+
+
+def test_several_at_once():
+    budget = parse_budget(["82M, 20ms", "10 GFLOPs"], k=6)
+    assert budget.units == {"parameters", "milliseconds", "gflops"}
+    assert budget.k == 6
+    assert budget.text == "82M, 20ms, 10 GFLOPs, k=6"
+
+
+def test_k_is_no_limit_on_anything_else():
     budget = parse_budget(k=6)
-    assert (budget.k, budget.limit(10)) == (6, None)
+    assert (budget.k, budget.limits) == (6, ())
 
 
 @pytest.mark.parametrize("text", ["", "big", "-5M", "0", "0%", "0x", "0.5x", "101%", "5 y", "nan", "1e9", "inf"])
@@ -36,7 +62,7 @@ def test_what_is_no_budget(text):
         parse_budget(text)
 
 
-@pytest.mark.parametrize(("budget", "k"), [(None, None), ("5x", 3)])
-def test_exactly_one(budget, k):
-    with pytest.raises(UserError, match="exactly one"):
-        parse_budget(budget, k)
+@pytest.mark.parametrize("budget", [None, [], ()])
+def test_something_has_to_be_said(budget):
+    with pytest.raises(UserError, match="give a budget, k, or both"):
+        parse_budget(budget)

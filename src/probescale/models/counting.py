@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -57,19 +59,17 @@ def count_flops(config: PreTrainedConfig, family: Family, length: int, head: Hea
     inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if family.decoder_layers(model) is not None else {})
     counter = FlopCounterMode(display=False)
     with torch.no_grad(), counter:
-        if body is model and head == "lm":  # T5 with its language modelling head: there is no module of the body alone
-            model.get_encoder()(ids)
-            model.get_decoder()(ids, encoder_hidden_states=torch.zeros((1, length, config.hidden_size), device="meta"))
-        else:
-            body(**inputs)
+        body(**inputs)
     counts = {name: sum(by_operation.values()) for name, by_operation in counter.get_flop_counts().items()}
-    within = {id(p) for p in body.parameters()} if body is not model else set()
-    per_token = head in ("token", "lm") or family.mean_of_token_logits
-    output = model.get_output_embeddings()
-    in_head = [p for p in model.parameters() if p.ndim == 2 and id(p) not in within and body is not model]
-    if output is not None and not any(output.weight is p for p in in_head):
-        in_head.append(output.weight)
-    head_flops = sum(2 * p.numel() for p in in_head) * (length if per_token else 1)
+    head_flops = 0
+    if body is not model:
+        within = {id(p) for p in body.parameters()}
+        matrices = [p for p in model.parameters() if p.ndim == 2 and id(p) not in within]
+        output = model.get_output_embeddings()
+        if output is not None and id(output.weight) in within:  # tied: no matrix of its own, but work of its own
+            matrices.append(cast("torch.nn.Parameter", output.weight))
+        per_token = head in ("token", "lm") or family.mean_of_token_logits
+        head_flops = sum(2 * p.numel() for p in matrices) * (length if per_token else 1)
     layers = tuple(_of_block(counts, family.stack.blocks, number) / 1e9 for number in range(family.layers_in(config)))
     return Cost(fixed=(counts["Global"] + head_flops) / 1e9 - sum(layers), layers=layers)
 

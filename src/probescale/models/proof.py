@@ -173,7 +173,8 @@ def check_folders(checks: Sequence[FolderCheck]) -> list[Proof | ProofFailed]:
         jobs = [_job(check, out) for check, out in zip(checks, outs, strict=True)]
         (Path(scratch) / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
         # As text, from an empty folder: no file beside the program or the user can be imported by mistake.
-        command = [sys.executable, "-c", Path(fresh.__file__).read_text(encoding="utf-8"), "jobs.json"]
+        program = Path(fresh.__file__).read_text(encoding="utf-8")
+        command = [sys.executable, "-c", program, "jobs.json"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=scratch)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
@@ -264,7 +265,7 @@ def _compare_settings(found: list[dict[str, str]], wanted: list[dict[str, str]])
     if len(found) != len(wanted):
         raise ProofFailed(f"the saved model has {len(found)} layers instead of {len(wanted)}")
     for number, (here, there) in enumerate(zip(found, wanted, strict=True), 1):
-        for name in here.keys() & there.keys():  # the first block of some has parts of its own
+        for name in sorted(here.keys() & there.keys()):  # the first block of some has parts of its own
             if here[name] != there[name] and "has_relative_attention_bias" not in name:
                 raise ProofFailed(f"layer {number} of the saved model has {name} {here[name]} instead of {there[name]}")
 

@@ -1,0 +1,118 @@
+"""Every family: tiny models with every head, cut in every way and proved; what cannot be cut is refused, with why."""
+
+from __future__ import annotations
+
+import pytest
+from transformers import AutoConfig, GPT2Config, ModernBertConfig
+
+from probescale.errors import UserError
+from probescale.models.detection import stacks_in
+from probescale.models.families import FAMILIES, family_of
+from probescale.models.heads import HEADS, class_name
+from probescale.models.proof import Proof
+from probescale.models.trial import CUTS, try_models
+from probescale.models.twin import twin, twin_config
+
+DETECTED = ("bloom", "deberta", "smollm3", "gpt_neo", "mbart")
+TYPES = [family.model_types[0] for family in FAMILIES.values()]
+
+
+@pytest.fixture(scope="module")
+def trials():
+    configs = {name: AutoConfig.for_model(name) for name in (*TYPES, *DETECTED)}
+    found = try_models([(config, family_of(config)) for config in configs.values()])
+    return dict(zip(configs, found, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("model_type", [*TYPES, *DETECTED])
+def test_every_cut_of_every_head_is_proved(trials, model_type):
+    assert [f"{t.head} {t.cut}: {t.outcome}" for t in trials[model_type] if not t.passed] == []
+    config = AutoConfig.for_model(model_type)
+    family = family_of(config)
+    assert {t.head for t in trials[model_type]} == {h for h in HEADS if class_name(family, config, h)}
+    assert {"sentence", "regression"} <= {t.head for t in trials[model_type]}
+    bare = {t.cut: t.outcome for t in trials[model_type] if t.head == "none"}
+    assert set(bare) == {*CUTS, "gaps, float16", "gaps, bfloat16", "gaps, sharded"}
+    whole = bare["all"]
+    assert isinstance(whole, Proof)
+    assert whole.to_the_bit
+    if family.pooling == "last" or family.decoder:
+        caches = [t.outcome.cache_difference for t in trials[model_type] if isinstance(t.outcome, Proof)]
+        assert len([gap for gap in caches if gap is not None]) == len(CUTS)  # all of the language model
+
+
+@pytest.mark.parametrize("model_type", TYPES)
+def test_what_a_description_says_is_there(model_type):
+    config = AutoConfig.for_model(model_type)
+    family = family_of(config)
+    model = twin(config, family, "sentence")
+    assert model is not None
+    for block in family.layers(model):
+        block.get_submodule(family.stack.attention)
+        block.get_submodule(family.stack.feed_forward)
+    assert not family.detected
+    body = dict(model.base_model.named_modules())
+    assert family.embeddings[0] in body
+    assert family.stack.blocks in stacks_in(model.base_model)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "says"),
+    [
+        ("albert", "one block of weights as every layer"),
+        ("gemma3", "not a model of texts alone"),
+        ("vit", "not a model of texts alone"),
+        ("xlm", "stacks have the 12 layers of its config; stacks: attentions"),
+    ],
+)
+def test_what_cannot_be_cut_is_refused_with_a_reason(model_type, says):
+    with pytest.raises(UserError, match=says):
+        family_of(AutoConfig.for_model(model_type))
+
+
+def test_weights_that_all_layers_share_are_no_layers():
+    config = AutoConfig.for_model("bert", hidden_size=32, num_attention_heads=2, num_hidden_layers=3)
+    from torch import nn
+    from transformers import BertModel
+
+    model = BertModel(config)
+    assert stacks_in(model) == {"encoder.layer": 3}
+    one = model.encoder.layer[0]
+    model.encoder.layer = nn.ModuleList([one, one, one])
+    assert stacks_in(model) == {}
+
+
+def test_attention_that_depends_on_the_layers_number_is_refused():
+    with pytest.raises(UserError, match="scale_attn_by_inverse_layer_idx"):
+        family_of(GPT2Config(scale_attn_by_inverse_layer_idx=True))
+
+
+def test_modernberts_first_layer_stays():
+    config = ModernBertConfig()
+    family = family_of(config)
+    assert family.fixed(config) == (1,)
+    assert family.check_kept((1, 4, 3), config) == (1, 4, 3)
+    for kept in ((2, 3), (2, 1), (1, 2, 1)):
+        with pytest.raises(UserError, match=r"layer 1 has to stay the first one.*attention norm"):
+            family.check_kept(kept, config)
+
+
+def test_a_convolution_behind_the_first_layer_keeps_it():
+    """DeBERTa-v2-xlarge has one."""
+    plain, convolving = (AutoConfig.for_model("deberta-v2", conv_kernel_size=size) for size in (0, 3))
+    family = family_of(plain)
+    assert family.fixed(plain) == ()
+    assert family.fixed(convolving) == (1,)
+
+
+def test_a_twin_has_every_kind_of_layer():
+    config = AutoConfig.for_model("gemma3_text")
+    assert twin_config(config, family_of(config)).layer_types == ["sliding_attention", "full_attention"] * 2
+
+
+def test_an_unknown_type_is_announced_once(capsys):
+    for _ in range(2):
+        assert family_of(AutoConfig.for_model("olmo2")).detected
+    assert capsys.readouterr().err.count('"olmo2" has no description here') == 1
