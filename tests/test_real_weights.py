@@ -4,50 +4,99 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from conftest import SHARED, layers_skipped, real_weights
 from probescale.checks import check
+from probescale.cutting import cut_to_folder
 from probescale.models.family import backbone
 from probescale.models.loading import load_as_saved
-from probescale.models.surgery import extract, save_model
 from probescale.pipeline import prepare
 from probescale.probing.probe import probe
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 TEXTS = ["a charming and often affecting journey .", "unflinchingly bleak", "What is the capital of France ?"]
 
+NAMES = ["gte-small", "minilm", "granite", "mpnet", "t5", "smollm2"]
+
 FRESH = """
 import sys
 import numpy as np, torch
 from transformers import AutoModel, AutoTokenizer, T5EncoderModel
 folder, texts = sys.argv[1], sys.argv[3:]
-model = (T5EncoderModel if "t5" in folder else AutoModel).from_pretrained(folder).eval()
-batch = AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
+model = (T5EncoderModel if "t5" in folder else AutoModel).from_pretrained(folder, dtype=torch.float32).eval()
+batch = AutoTokenizer.from_pretrained(folder)(texts, return_tensors="pt")
 with torch.no_grad():
     np.save(sys.argv[2], model(**batch).last_hidden_state.numpy())
 assert "probescale" not in sys.modules
 """
 
 
-@pytest.mark.parametrize("name", ["gte-small", "minilm", "granite", "mpnet", "t5"])
-def test_a_cut_of_real_weights_equals_the_parent_with_layers_skipped(name, tmp_path):
-    loaded = load_as_saved(str(real_weights(name)))
+@pytest.mark.parametrize("name", NAMES)
+def test_a_cut_of_real_weights_is_proved(name, tmp_path):
+    """By our own proof, and by a program that shares nothing with it."""
+    source = str(real_weights(name))
+    loaded = load_as_saved(source)
     kept = tuple(range(2, loaded.layers + 1, 2))
-    batch = loaded.tokenizer(TEXTS, padding=True, return_tensors="pt")
-    save_model(extract(loaded, kept), {}, tmp_path / name)
+    record = cut_to_folder(source, kept, tmp_path / name)
+    assert record["proof"]["largest_difference"] <= 1e-5
+    assert record["proof"]["params_on_disk"] == record["params"]
+    assert record["params"] < record["params_original"]
+    assert (record["proof"]["cache_difference"] is not None) == (name == "smollm2")
 
+    batch = loaded.tokenizer(TEXTS[:1], return_tensors="pt")
+    assert record["class"] == {"smollm2": "LlamaForCausalLM"}.get(name, record["class"])
     with torch.no_grad(), layers_skipped(loaded.model, loaded.family, kept):
         expected = backbone(loaded.model)(**batch).last_hidden_state.numpy()
     (tmp_path / "fresh.py").write_text(FRESH)
-    command = [sys.executable, str(tmp_path / "fresh.py"), str(tmp_path / name), str(tmp_path / "out.npy"), *TEXTS]
+    command = [sys.executable, str(tmp_path / "fresh.py"), str(tmp_path / name), str(tmp_path / "out.npy"), TEXTS[0]]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    mask = batch["attention_mask"].bool().numpy()
-    np.testing.assert_allclose(np.load(tmp_path / "out.npy")[mask], expected[mask], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_decoder_cut_to_20_of_30_layers_writes_text(tmp_path):
+    source = str(real_weights("smollm2"))
+    kept = (*range(1, 19), 29, 30)
+    record = cut_to_folder(source, kept, tmp_path / "cut")
+    assert len(record["kept"]) == 20
+    assert record["proof"]["cache_difference"] < 1e-4
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "cut")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "cut")
+    batch = tokenizer("The capital of France is", return_tensors="pt")
+    write = cast("Any", model).generate
+    texts = [write(**batch, max_new_tokens=12, do_sample=False, use_cache=cache) for cache in (True, False)]
+    assert torch.equal(texts[0], texts[1])
+    assert texts[0].shape[1] == batch["input_ids"].shape[1] + 12
+
+
+PEAK = """
+import resource, sys
+from probescale.cutting import cut_to_folder
+from probescale.models.loading import load_as_saved
+if len(sys.argv) > 2:
+    cut_to_folder(sys.argv[1], tuple(range(1, 12)), sys.argv[2])
+else:
+    load_as_saved(sys.argv[1], dtype="auto")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def test_a_cut_needs_the_memory_of_the_parent_once(tmp_path):
+    """mpnet in float32 is 438 MB; the cut keeps 11 of its 12 layers, so a copy would show."""
+    source = str(real_weights("mpnet"))
+    peaks = []
+    for out in ([], [str(tmp_path / "cut")]):
+        done = subprocess.run([sys.executable, "-c", PEAK, source, *out], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        peaks.append(int(done.stdout.split()[-1]) / 1e3)  # MB
+    load, cut = peaks
+    assert cut < load + 120, f"loading takes {load:.0f} MB, cutting {cut:.0f} MB"
 
 
 def wsj_words() -> dict[str, str | int]:

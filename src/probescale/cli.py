@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -449,6 +450,8 @@ def _fail(error: UserError) -> NoReturn:
 
 
 def main() -> None:
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries would fill a log file
     try:
         app()
     except UserError as error:

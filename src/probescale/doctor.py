@@ -128,6 +128,7 @@ def _weights(what: Architecture) -> tuple[str, list[str]]:
     except UserError as error:
         return "not usable", [f"{error.message}; {error.hint}" if error.hint else error.message]
     stored = str(getattr(what.config, "dtype", None) or "float32").removeprefix("torch.")
+    stored = "quantised, computed in float32" if files[0].suffix == ".gguf" else stored
     size = size_text(sum(path.stat().st_size for path in files))
     return f"{len(files)} file{'s' if len(files) > 1 else ''} ({files[0].suffix[1:]}, {stored}), {size}", []
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
+from probescale.errors import UserError
 from probescale.files import Record
 from probescale.models.cost import Cost, parameter_cost
 from probescale.models.facts import Facts
@@ -40,7 +41,7 @@ class Plan(Record):
     batch_size: int
     sizes: tuple[Size, ...]  # largest first
     budget: str | None = None
-    fits: int | None = None  # the largest k within the budget
+    fits: int | None = None  # the largest k within the budget; 0: nothing fits
     notes: tuple[str, ...] = Field(default=())
 
 
@@ -55,7 +56,7 @@ def plan(
     dtype: str = "float32",
     milliseconds: Cost | None = None,
 ) -> Plan:
-    """Per number of layers: what it has and costs; raises where nothing fits the budget, and says why."""
+    """Per number of layers: what it has and costs; and the most that fit the budget, or why none does."""
     parameters, layers = facts.parameters, len(facts.parameters.layers)
     costs: dict[Unit, Cost] = {
         "gflops": facts.gflops,
@@ -63,6 +64,7 @@ def plan(
     }
     if milliseconds is not None:
         costs["milliseconds"] = milliseconds
+    fits, why_not = _fits(budget, parameters, costs) if budget else (None, [])
     return Plan(
         model=model,
         family=facts.family,
@@ -75,9 +77,17 @@ def plan(
         batch_size=batch_size,
         sizes=tuple(_size(k, parameters, costs) for k in range(layers, 0, -1)),
         budget=budget.text if budget else None,
-        fits=select([0.0] * layers, budget, parameters, costs=costs).k if budget else None,
-        notes=tuple(_notes(facts)),
+        fits=fits,
+        notes=(*why_not, *_notes(facts)),
     )
+
+
+def _fits(budget: Budget, parameters: Parameters, costs: Mapping[Unit, Cost]) -> tuple[int, list[str]]:
+    """The largest k, or nothing and the reasons: for a plan that is an answer, not a mistake."""
+    try:
+        return select([0.0] * len(parameters.layers), budget, parameters, costs=costs).k, []
+    except UserError as error:
+        return 0, [f"{error.message}.", f"{error.hint[0].upper()}{error.hint[1:]}."]
 
 
 def _size(k: int, parameters: Parameters, costs: Mapping[Unit, Cost]) -> Size:

@@ -21,7 +21,7 @@ def provenance(loaded: LoadedModel, task: Task | None = None, seed: int | None =
         "model": loaded.source,
         "model_sha256": loaded.fingerprint,
         "tokenizer_sha256": tokenizer_fingerprint(loaded.tokenizer),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
+        "versions": versions(),
         "command": command(sys.argv),
     }
     if task is not None:
@@ -29,6 +29,10 @@ def provenance(loaded: LoadedModel, task: Task | None = None, seed: int | None =
     if seed is not None:
         record["seed"] = seed
     return record
+
+
+def versions() -> dict[str, str]:
+    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
 def command(argv: list[str]) -> str:

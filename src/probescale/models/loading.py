@@ -19,6 +19,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrain
 from probescale.errors import UserError
 from probescale.models.families import family_of
 from probescale.models.family import Family, Stack, backbone_prefix
+from probescale.models.heads import class_name
 from probescale.models.layer_config import cut_config
 from probescale.models.tokenizers import gguf_options, load_tokenizer
 from probescale.progress import waiting
@@ -118,7 +119,10 @@ def load_as_saved(
     family = family_of(config, field=field)
     tokenizer = load_tokenizer(folder, config, padded=False, field=field)
     bare = getattr(transformers, family.backbone)
-    saved_as = bare if encoder_only else getattr(transformers, (config.architectures or [""])[0], bare)
+    named = (config.architectures or [None])[0]
+    if folder.suffix == ".gguf":  # names no class: such files are made of language models
+        named = class_name(family, config, "lm")
+    saved_as = bare if encoder_only else getattr(transformers, named or "", bare)
     load = partial(_load, folder=folder, family=family, allow_pickle=allow_pickle, field=field, dtype=dtype)
     model, info = load(saved_as)
     if saved_as is not bare and any(not name.startswith(backbone_prefix(model)) for name in info["missing_keys"]):

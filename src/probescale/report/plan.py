@@ -32,8 +32,10 @@ def plan_facts(plan: Plan) -> list[str]:
         f"{p.total:,} parameters: embeddings {p.embeddings:,}, {len(p.layers)} layers of {each}{decoder}, "
         f"rest {p.rest:,}"
     ]
-    if plan.fits is not None:
+    if plan.fits:
         facts.append(f"{plan.budget}: up to {plan.fits} layers fit")
+    elif plan.fits == 0:
+        facts.append(f"{plan.budget}: nothing fits")
     return [*facts, *plan.notes]
 
 

@@ -1,0 +1,285 @@
+"""Which models can be cut: run every proof and write docs/models.md.
+
+usage: python benchmarks/models.py                 (tiny models of every family; a few minutes)
+       python benchmarks/models.py --real          (also real weights; `make real-weights` fetches them first)
+
+Without --real the section on real weights stays as the last run wrote it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from rich.console import Console
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from probescale.cutting import cut_to_folder
+from probescale.models.families import FAMILIES, family_of
+from probescale.models.family import Family
+from probescale.models.loading import LoadedModel, load_as_saved, quiet_transformers
+from probescale.models.proof import Proof
+from probescale.models.trial import Trial, try_models
+from probescale.provenance import versions
+from probescale.report.table import Table
+from probescale.report.tables import layers_text
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "models.md"
+DETECTED = ("bloom", "deberta", "ernie", "eurobert", "falcon", "gpt_neo", "gptj", "mbart", "nomic_bert", "olmo2",
+            "pegasus", "phi", "smollm3", "umt5")  # fmt: skip
+REAL = {"minilm": "all-MiniLM-L6-v2", "gte-small": "gte-small", "granite": "granite-embedding-30m-english",
+        "mpnet": "all-mpnet-base-v2", "t5": "T5 encoder (of a fine-tuned flan-t5-small)",
+        "smollm2": "SmolLM2-135M-Instruct, GGUF Q4_1"}  # fmt: skip
+WIKITEXT = ROOT.parent / "shared" / "data" / "wikitext2_raw" / "wiki.test.raw.gz"
+WINDOW, TOKENS = 1024, 32_768
+PROMPT = "The city of Paris is known for"
+MARK = "<!-- real weights: written by benchmarks/models.py --real -->"
+console = Console(stderr=True)
+
+
+def main() -> None:
+    families = families_section()
+    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    if "--real" in sys.argv:
+        real = real_section()
+    else:
+        real = old.partition(MARK)[2].strip()
+    PAGE.write_text(f"{INTRODUCTION}\n\n{families}\n\n{MARK}\n\n{real}\n", encoding="utf-8")
+
+
+INTRODUCTION = """<!-- Made by benchmarks/models.py; do not edit. -->
+# Models
+
+`probescale doctor MODEL` answers for your model, `--prove` tries its build, `probescale plan MODEL` counts what every
+number of layers would cost. All three need the config alone.
+
+**What is proved of a cut.** The folder is loaded by stock transformers in a fresh process. There it gives the same
+outputs and the same states after the last layer as the parent with the other blocks bypassed (reordered or repeated
+layers: as the parent's blocks called by hand, each with the arguments it has in the parent); every setting of every
+layer (kind of attention, window, scale) is that of its original; no key is missing or left over; the parameters on disk
+are as many as were predicted; and what is generated with the cache has the logits of one pass without it. Keeping all
+layers reproduces the parent to the bit. `extract` runs this proof every time, writes nothing if it fails, and records it
+in `probescale.json`."""
+
+
+def families_section() -> str:
+    configs = {name: AutoConfig.for_model(name) for name in (*_described(), *DETECTED)}
+    found = try_models([(config, family_of(config)) for config in configs.values()])
+    rows = {name: _row(name, configs[name], trials) for (name, trials) in zip(configs, found, strict=True)}
+    header = ("model type", "heads", "cuts proved", "all layers kept", "half precision, shards", "cache", "layer 1")
+    described = Table("", header, tuple(rows[name] for name in _described()), words=7)
+    detected = Table("", header, tuple(rows[name] for name in DETECTED), words=7)
+    failures = [f"- {name}, {t.head}, {t.cut}: {t.outcome}" for name, trials in zip(configs, found, strict=True)
+                for t in trials if not t.passed]  # fmt: skip
+    return "\n\n".join(
+        [
+            "## Families",
+            "Tiny models with random weights, built from each type's config, with every head that transformers has: "
+            f"{', '.join(f'`{head}`' for head in ('none', 'sentence', 'token', 'regression', 'lm'))} (regression is "
+            "the sentence head with one output; `lm` is causal, of masked tokens, or an encoder-decoder's). Cuts: all "
+            "layers, the first, with gaps, the last, reordered, repeated; of an encoder-decoder both stacks.",
+            described.markdown(),
+            "### Found by looking at the model",
+            "Types that nobody described here. Their layers are the one stack of like blocks as long as the config says; "
+            "a notice says so. These were tried; others are as likely to work, and `doctor --prove` tells.",
+            detected.markdown(),
+            "ALBERT and others that run one block of weights as every layer are refused: there is nothing to drop. So "
+            "are models of images and texts, and GPT-2 variants whose attention depends on the layer's number.",
+            *(["Not proved:\n\n" + "\n".join(failures)] if failures else []),
+            f"Versions: {', '.join(f'{name} {number}' for name, number in versions().items())}.",
+        ]
+    )
+
+
+def _described() -> list[str]:
+    return [model_type for family in FAMILIES.values() for model_type in family.model_types]
+
+
+def _row(name: str, config: Any, trials: list[Trial]) -> tuple[str, ...]:  # noqa: ANN401 - any config
+    family: Family = family_of(config)
+    passed = [trial for trial in trials if isinstance(trial.outcome, Proof)]
+    proofs = {(trial.head, trial.cut): cast("Proof", trial.outcome) for trial in passed}
+    whole = [proof.to_the_bit for (_, cut), proof in proofs.items() if cut == "all"]
+    stored = [cut for _, cut in proofs if "," in cut]
+    gaps = [proof.cache_difference for proof in proofs.values() if proof.cache_difference is not None]
+    return (
+        f"`{name}`",
+        ", ".join(dict.fromkeys(trial.head for trial in trials)),
+        f"{len(passed)} of {len(trials)}",
+        "to the bit" if whole and all(whole) else "differs",
+        "proved" if len(stored) == 3 else f"{len(stored)} of 3",
+        f"within {max(gaps):.0e}" if gaps else "no generation",
+        "has to stay" if family.layer_1_stays(config) else "free",
+    )
+
+
+def real_section() -> str:
+    rows = [real_row(name) for name in REAL]
+    header = ("model", "layers kept", "parameters", "were", "largest difference", "peak memory, cut / load alone")
+    return "\n\n".join(
+        [
+            "## Real weights",
+            "Every other layer kept; memory in MB, of the process that cuts and of one that only loads the parent.",
+            Table("", header, tuple(rows), words=2).markdown(),
+            language_section(),
+        ]
+    )
+
+
+def real_row(name: str) -> tuple[str, ...]:
+    source = weights(name)
+    console.print(f"cutting {name}")
+    load, _ = in_process("load", source)
+    with tempfile.TemporaryDirectory() as scratch:
+        cut, record = in_process("cut", source, scratch)
+    proof = record["proof"]
+    difference = "0 (to the bit)" if proof["to_the_bit"] else f"{proof['largest_difference']:.0e}"
+    kept = layers_text(record["kept"])
+    return (REAL[name], kept, f"{record['params']:,}", f"{record['params_original']:,}", difference,
+            f"{cut:,.0f} / {load:,.0f}")  # fmt: skip
+
+
+def weights(name: str) -> str:
+    places = [ROOT.parent / "shared" / "weights" / name, ROOT / ".cache" / "real-weights" / name]
+    for place in places:
+        if (place / "config.json").exists():
+            return str(place)
+        if files := sorted(place.glob("*.gguf")):
+            return str(files[0])
+    sys.exit(f"the weights of {name} are not here; `make real-weights` fetches them")
+
+
+def in_process(what: str, *words: str) -> tuple[float, dict[str, Any]]:
+    done = subprocess.run([sys.executable, __file__, what, *words], capture_output=True, text=True, check=True)
+    said = json.loads(done.stdout.splitlines()[-1])
+    return said["peak"], said["record"]
+
+
+def work(what: str, source: str, scratch: str = "") -> None:
+    """The part that runs in a process of its own, so that its memory can be measured."""
+    record = {}
+    if what == "load":
+        load_as_saved(source, dtype="auto")
+    else:
+        layers = load_layers(source)
+        record = cut_to_folder(source, tuple(range(2, layers + 1, 2)), Path(scratch) / "cut")
+    print(json.dumps({"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, "record": record}))
+
+
+def load_layers(source: str) -> int:
+    from probescale.models.architecture import read_architecture
+
+    return read_architecture(source).layers
+
+
+def language_section() -> str:
+    """SmolLM2 from 30 to 20 layers: perplexity before and after, and a text written with the cache."""
+    source = weights("smollm2")
+    parent = load_as_saved(source)
+    tokens = wikitext(parent)
+    order = by_influence(parent, tokens[:4096])
+    least = sorted(order[:10])
+    choices = {
+        "all": tuple(range(1, 31)),
+        "first 20": tuple(range(1, 21)),
+        "every third dropped": tuple(layer for layer in range(1, 31) if layer % 3 != 2),
+        "without the 10 of least influence": tuple(layer for layer in range(1, 31) if layer not in least),
+        "without the block that turns the state least": without_block(parent, tokens[:4096]),
+    }
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, kept in choices.items():
+            console.print(f"smollm2: {name}")
+            record = cut_to_folder(source, kept, Path(scratch) / name.replace(" ", "-"))
+            model, tokenizer = reload(Path(scratch) / name.replace(" ", "-"))
+            text = written(model, tokenizer)
+            rows.append((name, layers_text(kept), f"{record['params']:,}", f"{perplexity(model, tokens):,.1f}", text))
+    header = ("SmolLM2-135M-Instruct", "layers kept", "parameters", "perplexity, WikiText-2", "writes with the cache")
+    return "\n\n".join(
+        [
+            "### A decoder from 30 to 20 layers",
+            f"WikiText-2 test (raw), its first {len(tokens):,} tokens in windows of {WINDOW:,}, weights from a 4-bit "
+            "GGUF file, no training after the cut: this is where recovery starts. Influence is 1 - cosine of a layer's "
+            "input and output (ShortGPT); the block is the 10 neighbouring layers whose input and output have the "
+            f'smallest angle. The text goes on from "{PROMPT}".',
+            Table("", header, tuple(rows), words=5).markdown(),
+        ]
+    )
+
+
+def wikitext(parent: LoadedModel) -> list[int]:
+    text = gzip.open(WIKITEXT, "rt", encoding="utf-8").read()
+    return parent.tokenizer(text[: 8 * TOKENS])["input_ids"][:TOKENS]
+
+
+@torch.inference_mode()
+def perplexity(model: Any, tokens: list[int]) -> float:  # noqa: ANN401
+    total = count = 0
+    for start in range(0, len(tokens) - 1, WINDOW):
+        window = torch.tensor([tokens[start : start + WINDOW + 1]])
+        logits = model(window[:, :-1], use_cache=False).logits[0]
+        total += torch.nn.functional.cross_entropy(logits, window[0, 1:], reduction="sum").item()
+        count += window.shape[1] - 1
+    return math.exp(total / count)
+
+
+@torch.inference_mode()
+def states(parent: LoadedModel, tokens: list[int]) -> list[torch.Tensor]:
+    """The stream before every layer and after the last: (tokens, hidden) each."""
+    kept: list[torch.Tensor] = []
+    layers = parent.family.layers(parent.model)
+    handles: list[Any] = [layer.register_forward_pre_hook(lambda _m, args: kept.append(args[0][0])) for layer in layers]
+    handles.append(layers[-1].register_forward_hook(lambda _m, _a, out: kept.append(out[0] if out.ndim == 3 else out)))
+    parent.model(torch.tensor([tokens[:WINDOW]]), use_cache=False)
+    for handle in handles:
+        handle.remove()
+    return kept
+
+
+def by_influence(parent: LoadedModel, tokens: list[int]) -> list[int]:
+    """Layers, the one that changes the stream least first."""
+    stream = states(parent, tokens)
+    influence = [
+        1 - torch.cosine_similarity(before, after, dim=-1).mean().item()
+        for before, after in zip(stream, stream[1:], strict=False)
+    ]
+    return sorted(range(1, len(influence) + 1), key=lambda layer: influence[layer - 1])
+
+
+def without_block(parent: LoadedModel, tokens: list[int], size: int = 10) -> tuple[int, ...]:
+    stream = states(parent, tokens)
+    angles = [
+        torch.cosine_similarity(stream[start], stream[start + size], dim=-1).clamp(-1, 1).arccos().mean().item()
+        for start in range(len(stream) - size)
+    ]
+    first = min(range(len(angles)), key=angles.__getitem__) + 1
+    return tuple(layer for layer in range(1, len(stream)) if not first <= layer < first + size)
+
+
+def reload(folder: Path) -> tuple[Any, Any]:
+    with quiet_transformers():
+        return AutoModelForCausalLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
+
+
+def written(model: Any, tokenizer: Any) -> str:  # noqa: ANN401
+    batch = tokenizer(PROMPT, return_tensors="pt")
+    made = model.generate(**batch, max_new_tokens=20, do_sample=False, use_cache=True)
+    text = tokenizer.decode(made[0, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+    return re.sub(r"\s+", " ", text).replace("|", "/").strip()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] in (["load"], ["cut"]):
+        work(*sys.argv[1:])
+    else:
+        main()
