@@ -69,8 +69,8 @@ are as many as were predicted; and what is generated with the cache has the logi
 layers reproduces the parent to the bit. `extract` runs this proof every time, writes nothing if it fails, and records
 it in `probescale.json`.
 
-**Budgets.** `--budget` (and `selection.budget`) takes `82M` parameters, `23%` of them, `5x` fewer, `12GFLOPs`, `150MB` on
-disk, `20ms`, and several of these at once; `k` beside them is an upper limit. Parameters count embeddings and head.
+**Budgets.** `--budget` (and `selection.budget`) takes `82M` parameters, `23%` of them, `5x` fewer, `12GFLOPs`, `150MB`
+on disk, `20ms`, and several of these at once; `k` beside them is an upper limit. Parameters count embeddings and head.
 GFLOPs are of one text of `length` tokens, two operations per multiplication, matrix products alone. Megabytes are the
 weights. Milliseconds are measured on this machine when they are asked for: the median of a pass over `batch_size` texts
 of `length` tokens, layer by layer, so that every subset has its own time; they differ from run to run, so a run keeps

@@ -324,3 +324,47 @@ def test_python_dash_m():
     done = subprocess.run([sys.executable, "-m", "probescale", "list", "strategies"], capture_output=True, text=True)
     assert done.returncode == 0
     assert "contiguous" in done.stdout
+
+
+def _corrupt(folder):
+    (folder / "model.safetensors").write_bytes(b"\x10" * 100)
+
+
+def _cut_short(folder):
+    data = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(data[: len(data) // 2])
+
+
+def _pickle_only(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def _fewer_layers(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 2}))
+
+
+def _more_layers(folder):
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 9}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (_corrupt, "cannot be loaded"),
+        (_cut_short, "cannot be loaded"),
+        (_pickle_only, "pickle"),
+        (_fewer_layers, "more layers than the 2 of its config"),
+        (_more_layers, "config says 9 layers"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_extract_of_what_is_broken_writes_nothing(cli, model_folder, tmp_path, spoil, says):
+    shutil.copytree(model_folder("bert"), tmp_path / "model")
+    spoil(tmp_path / "model")
+    found = cli("extract", tmp_path / "model", "--keep", "1,2", "--out", tmp_path / "out")
+    assert found.code == 2
+    assert says in found.err
+    assert "Traceback" not in found.err
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -16,6 +16,13 @@ _announced: set[str] = set()
 def detect(config: PreTrainedConfig, *, field: str) -> Family:
     """The one stack of like blocks whose length is the config's layer count, or a refusal that says what was found."""
     name = config.model_type
+    if isinstance(text := getattr(config, "text_config", None), PreTrainedConfig):
+        raise _refusal(
+            name,
+            "it is not a model of texts alone. Its language model can be cut once it is saved as a model of its own "
+            f'(type "{text.model_type}")',
+            field,
+        )
     if not isinstance(getattr(config, "vocab_size", None), int):
         raise _refusal(name, "it is not a model of texts alone (its config has no vocab_size)", field)
     count = getattr(config, "num_hidden_layers", None)

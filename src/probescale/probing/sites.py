@@ -66,11 +66,18 @@ def _width_in(projection: nn.Module) -> int:
 def states_at(sites: Sequence[Site], receive: Callable[[int, Tensor], None]) -> Iterator[None]:
     """Call `receive(number of the site, state)` whenever the model passes one; states are (batch, tokens, width)."""
 
+    rows = [0, 0]  # batch, tokens
+
+    def take(number: int, state: Tensor) -> None:
+        if state.ndim == 3:
+            rows[:] = state.shape[:2]
+        receive(number, state.reshape(*rows, -1))  # OPT's feed-forward part sees all tokens in one row
+
     def before(number: int) -> Callable[..., None]:
-        return lambda _module, args, kwargs: receive(number, args[0] if args else kwargs["hidden_states"])
+        return lambda _module, args, kwargs: take(number, args[0] if args else kwargs["hidden_states"])
 
     def after(number: int) -> Callable[..., None]:
-        return lambda _module, _args, output: receive(number, output[0] if isinstance(output, tuple) else output)
+        return lambda _module, _args, output: take(number, output[0] if isinstance(output, tuple) else output)
 
     handles: list[Any] = []
     for number, site in enumerate(sites):

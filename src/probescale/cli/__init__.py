@@ -1,0 +1,44 @@
+"""The command line: one thin command per verb. Heavy imports wait until a command needs them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from probescale.cli.app import app as app
+from probescale.errors import Problems, UserError
+
+# isort: off
+from probescale.cli import work  # --help lists commands in the order of these imports
+from probescale.cli import models
+from probescale.cli import shelves
+# isort: on
+
+__all__ = ["app", "main", "models", "shelves", "work"]
+
+
+def _fail(error: UserError) -> NoReturn:
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    problems = error.problems if isinstance(error, Problems) else [error]
+    if len(problems) > 1:
+        console.print(f"[bold red]{len(problems)} problems[/]")
+    for problem in problems:
+        console.print("[bold red]error:[/] ", end="")
+        console.print(str(problem), markup=False, emoji=False, highlight=False, soft_wrap=True)
+    raise SystemExit(2)
+
+
+def main() -> None:
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries would fill a log file
+    try:
+        app()
+    except UserError as error:
+        _fail(error)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _fail(UserError(f"{error.filename}: {error.strerror}", hint="check the path, the permissions and the disk"))

@@ -1,0 +1,66 @@
+"""What several commands share: options, printing, quick imports."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from probescale.errors import UserError
+
+MOST_LAYERS = 10_000  # a range longer than that is a slip of the finger
+Config = Annotated[Path, typer.Argument(help="YAML file; configs/ has examples.", show_default=False)]
+Set = Annotated[
+    list[str],
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, as selection.k=4. Repeatable."),
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+Budgets = Annotated[
+    list[str],
+    typer.Option(help="82M parameters, 23% of them, 5x fewer, 12GFLOPs, 150MB, 20ms. Repeatable: all of them hold."),
+]
+Length = Annotated[int, typer.Option(min=1, help="Tokens of a text, for GFLOPs and ms.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Texts in a batch, for ms.")]
+Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")]
+AllowPickle = Annotated[
+    bool, typer.Option("--allow-pickle", help="Read weights from a pickle; only if you trust where they come from.")
+]
+
+
+def show(what: object) -> None:
+    from rich.console import Console
+
+    # A file or a pipe has no width of its own: do not fold tables there.
+    console = Console(width=None if sys.stdout.isatty() else 140, markup=False, emoji=False, highlight=False)
+    console.print(what, soft_wrap=isinstance(what, str))
+
+
+def parse_layers(text: str, field: str = "--keep") -> tuple[int, ...]:
+    """`1-3,7` -> (1, 2, 3, 7)."""
+    layers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            layers += range(int(first), min(int(last), int(first) + MOST_LAYERS) + 1) if dash else [int(first)]
+        except ValueError as error:
+            raise UserError(f'"{part}" is not a layer', field=field, hint="write layers like 1,2,5 or 1-4,9") from error
+    return tuple(layers)
+
+
+@contextmanager
+def quick_imports() -> Iterator[None]:
+    """The libraries make half a million objects that stay: looking for garbage among them takes a second."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()

@@ -1,0 +1,51 @@
+"""cache and list: what is kept, and what can be named."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from probescale.cli.app import app
+from probescale.cli.options import Json, show
+
+cache = typer.Typer(no_args_is_help=True, help="What is kept on disk between runs: representations, fetched packages.")
+app.add_typer(cache, name="cache")
+
+
+@cache.command("list")
+def cache_list(as_json: Json = False) -> None:
+    """Show every entry with its size and age."""
+    from probescale.report.listing import cache_table
+
+    table = cache_table()
+    show(table.json() if as_json else table.rich())
+
+
+@cache.command("clear")
+def cache_clear(
+    older_than: Annotated[float, typer.Option(min=0, help="Only what was not used for so many days.")] = 0,
+) -> None:
+    """Remove entries. What another process is computing stays."""
+    from probescale.files import size_text
+    from probescale.housekeeping import clear
+
+    count, size = clear(older_than)
+    show(f"removed {count} entries, {size_text(size)}")
+
+
+class Listing(str, Enum):
+    tasks = "tasks"
+    properties = "properties"
+    strategies = "strategies"
+    families = "families"
+    metrics = "metrics"
+
+
+@app.command("list")
+def list_(what: Annotated[Listing, typer.Argument(help="What to list.", show_default=False)]) -> None:
+    """List what can be named in a configuration."""
+    from probescale.report.listing import listing
+
+    show(listing(what.value).rich())

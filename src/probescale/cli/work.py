@@ -1,0 +1,189 @@
+"""run, validate, probe, select: the steps of the method."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from probescale.cli.app import app
+from probescale.cli.options import BatchSize, Budgets, Config, Json, Length, Overwrite, Set, show
+from probescale.errors import UserError
+
+if TYPE_CHECKING:
+    from probescale.models.architecture import Architecture
+
+
+@app.command()
+def run(
+    config: Config,
+    set_: Set = [],  # noqa: B006 - typer reads it, nothing changes it
+    out: Annotated[Path | None, typer.Option(help="Run folder to write.", show_default="runs/<name of CONFIG>")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Probe, select, cut, fine-tune and measure, as the configuration says."""
+    from probescale.checks import load_config
+    from probescale.progress import waiting
+
+    folder = out or Path("runs") / config.stem
+    settings = load_config(config, set_)
+    with waiting("loading libraries"):
+        from probescale.pipeline import run as run_pipeline
+        from probescale.probing.scores import load_scores
+        from probescale.report.tables import comparison_table, layer_table
+    try:
+        result = run_pipeline(settings, folder, overwrite=overwrite)
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command goes on from here", err=True)
+        raise SystemExit(130) from None
+    scores = load_scores(folder / "scores.json")
+    show(layer_table(scores, result.subnetwork.kept).rich())
+    show("")
+    show(comparison_table(result).rich())
+    show(f"\nmodel, scores and report: {folder}")
+
+
+@app.command()
+def validate(config: Config, set_: Set = []) -> None:  # noqa: B006
+    """Check a configuration and list every problem at once; nothing is computed or fetched."""
+    from probescale.checks import load_config
+
+    load_config(config, set_)
+    show(f"{config}: no problems found")
+
+
+@app.command()
+def probe(
+    config: Config,
+    set_: Set = [],  # noqa: B006
+    out: Annotated[Path, typer.Option(help="Scores file to write.")] = Path("scores.json"),
+) -> None:
+    """Score every layer for the task; writes scores.json and the figure beside it (SVG, PNG)."""
+    from probescale.checks import load_config
+    from probescale.files import check_output_file
+    from probescale.progress import waiting
+
+    settings = load_config(config, set_)
+    check_output_file(out)
+    if out.suffix in (".svg", ".png"):
+        raise UserError(
+            f'"{out}" is where the figure goes', field="--out", hint="give the scores a name like scores.json"
+        )
+    with waiting("loading libraries"):
+        from probescale.pipeline import prepare
+        from probescale.probing.probe import probe as probe_layers
+        from probescale.provenance import provenance
+        from probescale.report.figure import FORMATS, write_figure
+        from probescale.report.probes import parts_table, probe_notes, probe_table
+        from probescale.report.tables import layer_table
+    for kind in FORMATS:
+        check_output_file(out.with_suffix(f".{kind}"))
+    task, loaded = prepare(settings)
+    try:
+        scores = probe_layers(loaded, task, settings, provenance(loaded, task, settings.seed))
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command goes on from here", err=True)
+        raise SystemExit(130) from None
+    scores.save(out)
+    figures = write_figure(scores, out.with_suffix(""))
+    for name, found in scores.probes.items():
+        for table in (probe_table(name, found), parts_table(name, found)):
+            if table:
+                show(table.rich())
+                show("")
+    if len(scores.probes) > 1 or scores.contribution == "marginal":
+        show(layer_table(scores).rich())
+        show("")
+    for note in probe_notes(scores):
+        show(note)
+    show(f"\nscores: {out}, figure: {figures[0]}, {figures[1]}")
+
+
+class Credit(str, Enum):
+    absolute = "absolute"
+    marginal = "marginal"
+
+
+@app.command()
+def select(
+    scores: Annotated[Path, typer.Argument(help="scores.json, or a CSV with the columns layer, probe, score.")],
+    budget: Budgets = [],  # noqa: B006
+    k: Annotated[int | None, typer.Option(help="Number of layers, instead of a budget; with one: at most.")] = None,
+    strategy: Annotated[str, typer.Option(help="See `probescale list strategies`.")] = "contiguous",
+    weight: Annotated[
+        list[str], typer.Option(metavar="PROBE=W", help="w(p,T) of Eq. 1; else as in SCORES. Repeatable.")
+    ] = [],  # noqa: B006
+    model: Annotated[
+        str | None, typer.Option(help="Count from this model's config: for CSV scores, GFLOPs, MB and ms.")
+    ] = None,
+    classes: Annotated[int, typer.Option(min=2, help="Number of labels of the head, with --model.")] = 2,
+    length: Length = 128,
+    batch_size: BatchSize = 1,
+    out: Annotated[Path | None, typer.Option(help="Also write selection.json here.")] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Score layers by another measure of SCORES, such as f1 or selectivity.")
+    ] = None,
+    contribution: Annotated[
+        Credit | None, typer.Option(help="Credit a layer with its score, or with what it adds to the one below.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Choose the layers to keep from probe scores; needs no weights."""
+    from probescale.files import check_output_file
+    from probescale.probing.scores import load_scores
+    from probescale.report.tables import selection_table
+    from probescale.selection.budget import parse_budget
+    from probescale.selection.select import select as select_layers
+
+    found = load_scores(scores)
+    if weight:
+        found = found.weighted(_weights(weight))
+    found = found.credited(metric, contribution.value if contribution else None)
+    limits = parse_budget(budget, k, where="--")
+    parameters, costs = found.parameters, None
+    if model:
+        from probescale.models.costs import costs_of
+        from probescale.models.counting import count_from_config
+
+        what = _architecture(model, found.layers)
+        parameters = count_from_config(what.config, what.family, classes, field="--model")
+        costs = costs_of(
+            limits.units,
+            what.config,
+            what.family,
+            parameters,
+            classes=classes,
+            length=length,
+            batch_size=batch_size,
+        )
+    chosen = select_layers(found.relevance, limits, parameters, strategy, found.provenance, costs)
+    if out:
+        chosen.save(check_output_file(out))
+    if as_json:
+        typer.echo(chosen.model_dump_json(indent=2))
+    else:
+        show(selection_table(chosen).rich())
+
+
+def _weights(words: list[str]) -> dict[str, float]:
+    weights = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        try:
+            weights[name] = float(value)
+        except ValueError as error:
+            raise UserError(f'"{word}" is not PROBE=NUMBER', field="--weight") from error
+        if not 0 <= weights[name] < float("inf"):
+            raise UserError(f"the weight of {name} is {value}", field="--weight", hint="weights are 0 or more")
+    return weights
+
+
+def _architecture(model: str, layers: int) -> Architecture:
+    from probescale.models.architecture import read_architecture
+
+    what = read_architecture(model, field="--model")
+    if what.layers != layers:
+        raise UserError(f"{model} has {what.layers} layers, the scores {layers}", field="--model")
+    return what

@@ -1,0 +1,49 @@
+"""States of layers, sublayers and heads are where every family's description says."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from transformers import AutoConfig
+
+from probescale.errors import UserError
+from probescale.models.families import FAMILIES, family_of
+from probescale.models.family import Family
+from probescale.models.loading import LoadedModel, fingerprint
+from probescale.models.proof import example_inputs
+from probescale.models.twin import twin, twin_tokenizer
+from probescale.probing.sites import sites_of, states_at
+
+
+def loaded_twin(model_type: str) -> LoadedModel:
+    config = AutoConfig.for_model(model_type)
+    family: Family = family_of(config)
+    model = twin(config, family, "sentence")
+    assert model is not None
+    return LoadedModel(model, twin_tokenizer(), family, model_type, fingerprint(model))
+
+
+@pytest.mark.parametrize("name", sorted(FAMILIES))
+def test_every_site_of_every_family_is_passed_once_with_its_width(name):
+    loaded = loaded_twin(FAMILIES[name].model_types[0])
+    sites = sites_of(loaded, ("layer", "sublayer", "head"))
+    assert len(sites) == 1 + 4 * 4  # embeddings; of four layers the output, attention, feed-forward part, heads
+    seen: dict[int, list[torch.Tensor]] = {}
+    inputs = example_inputs(loaded.model, loaded.family)
+    with torch.no_grad(), states_at(sites, lambda site, state: seen.setdefault(site, []).append(state)):
+        loaded.model(**inputs)
+    assert sorted(seen) == list(range(len(sites)))
+    for number, site in enumerate(sites):
+        (state,) = seen[number]
+        assert state.shape == (*inputs["input_ids"].shape, site.width)
+    layers = [seen[number][0] for number, site in enumerate(sites) if site.part == "layer"]
+    assert all(not torch.equal(one, two) for one, two in itertools.pairwise(layers))
+
+
+def test_parts_of_a_layer_that_nobody_described():
+    loaded = loaded_twin("bloom")
+    assert len(sites_of(loaded, ("layer",))) == 5
+    with pytest.raises(UserError, match="nobody has described"):
+        sites_of(loaded, ("layer", "head"))
