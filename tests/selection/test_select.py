@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probescale.errors import UserError
+from probescale.models.cost import Cost
 from probescale.models.parameters import Parameters
-from probescale.selection.budget import parse_budget
+from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES, score_of
 
@@ -80,6 +81,41 @@ def test_every_strategy_keeps_every_budget(problem, strategy, share):
         STRATEGIES[strategy](relevance, k) for k in range(found.k + 1, len(relevance) + 1)
     )
     assert all(parameters.of(kept) > limit for kept in larger), "a larger k would have fitted"
+
+
+@given(problems(), st.sampled_from(NEEDS_NO_MODEL), st.data())
+def test_several_limits_and_a_layer_that_stays_hold_together(problem, strategy, data):
+    """Exactly, with layers of different sizes: nothing larger of the strategy's own subsets would have fitted."""
+    relevance, sizes = problem
+    layers = len(relevance)
+    parameters = sizes.model_copy(update={"fixed": data.draw(st.sampled_from([(), (1,)]))})
+    times = data.draw(st.lists(st.floats(0.1, 9), min_size=layers, max_size=layers))
+    costs: dict[Unit, Cost] = {"milliseconds": Cost(fixed=data.draw(st.floats(0, 5)), layers=tuple(times))}
+    most_k = data.draw(st.integers(1, layers))
+    most_ms = round(data.draw(st.floats(0.1, 1)) * costs["milliseconds"].total, 6)
+    budget = parse_budget([f"{data.draw(st.floats(0.1, 1)):.4%}", f"{most_ms:.6f}ms"], most_k)
+    most = budget.limits[0].most(parameters.total)
+
+    def fits(kept):
+        return parameters.of(kept) <= most and costs["milliseconds"].of(kept) <= budget.limits[1].most(0)
+
+    def subsets(k):
+        if not parameters.fixed:
+            return STRATEGIES[strategy](relevance, k)
+        others = [()] if k == 1 else STRATEGIES[strategy](relevance[1:], k - 1)
+        return ((1, *(layer + 1 for layer in chosen)) for chosen in others)
+
+    try:
+        found = select(relevance, budget, parameters, strategy, costs=costs)
+    except UserError:
+        assert not any(fits(kept) for k in range(1, most_k + 1) for kept in subsets(k))
+        return
+    assert fits(found.kept)
+    assert len(found.kept) == found.k <= most_k
+    assert set(parameters.fixed) <= set(found.kept)
+    assert found.costs["milliseconds"] == pytest.approx(costs["milliseconds"].of(found.kept), abs=1e-5)
+    assert not any(fits(kept) for k in range(found.k + 1, most_k + 1) for kept in subsets(k))
+    assert found.kept == next(kept for kept in subsets(found.k) if fits(kept))
 
 
 @given(problems(), st.data())
