@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,7 @@ def commands() -> str:
 def _option_default(value: object, shown: object) -> str:
     if isinstance(shown, str):
         return f" Default: `{shown}`."
+    value = value.value if isinstance(value, Enum) else value
     return f" Default: `{value}`." if value not in (None, False, (), []) and not callable(value) else ""
 
 

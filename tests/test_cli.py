@@ -242,6 +242,18 @@ def test_extract_of_layers_that_do_not_exist(cli, tmp_path, model_folder, keep, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("keep", ["3-1", "2,3-1", "1--3"])
+def test_layers_that_run_backwards(cli, tmp_path, model_folder, keep):
+    found = cli("extract", model_folder("bert"), "--keep", keep, "--out", tmp_path / "out")
+    assert found.code == 2
+    assert "--keep" in found.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_extract_to_the_root(cli, model_folder):
+    assert cli("extract", model_folder("bert"), "--keep", "1", "--out", "/").code == 2
+
+
 def test_extract_writes_what_it_says(cli, tmp_path, model_folder):
     found = cli("extract", model_folder("mpnet"), "--keep", "1-2,4", "--out", tmp_path / "out")
     assert found.code == 0, found.err
@@ -352,8 +364,8 @@ def _more_layers(folder):
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (_corrupt, "cannot be loaded"),
-        (_cut_short, "cannot be loaded"),
+        (_corrupt, "is not a safetensors file"),
+        (_cut_short, "is not a safetensors file"),
         (_pickle_only, "pickle"),
         (_fewer_layers, "more layers than the 2 of its config"),
         (_more_layers, "config says 9 layers"),

@@ -11,14 +11,17 @@ from transformers import AutoConfig
 
 from conftest import write_csv
 from probescale.checks import load_config
-from probescale.doctor import examine
-from probescale.models.architecture import counts_of, facts_of, read_architecture
+from probescale.models.architecture import Architecture, counts_of, facts_of, read_architecture
+from probescale.models.cost import Cost
 from probescale.models.counting import count_from_config
-from probescale.models.facts import known_facts
+from probescale.models.facts import Facts, known_facts
 from probescale.models.families import FAMILIES
+from probescale.models.parameters import Parameters
 from probescale.models.shapes import known_name, names
-from probescale.planning import plan
+from probescale.models.twin import twin_config
+from probescale.report.examination import examine
 from probescale.selection.budget import parse_budget
+from probescale.selection.planning import plan
 
 
 def test_roberta_large(cli):
@@ -61,6 +64,8 @@ def test_what_is_stored_of_a_shape_is_what_the_meta_device_counts(name):
     for length in (24, 100):
         stored, counted = known_facts(name, length), facts_of(what, length=length)
         assert stored is not None
+        assert stored.gflops
+        assert counted.gflops
         assert stored.gflops.layers == pytest.approx(counted.gflops.layers)
         assert stored.gflops.fixed == pytest.approx(counted.gflops.fixed, abs=1e-9)
         assert stored.model_dump(exclude={"gflops"}) == counted.model_dump(exclude={"gflops"})
@@ -77,7 +82,10 @@ def test_every_stored_shape_is_counted_anew(name):
 
 def test_coefficients_of_a_folder(model_folder):
     what = read_architecture(str(model_folder("bert")))
-    assert counts_of(what).at(50).gflops.total == pytest.approx(facts_of(what, length=50).gflops.total)
+    stored, counted = counts_of(what).at(50).gflops, facts_of(what, length=50).gflops
+    assert stored
+    assert counted
+    assert stored.total == pytest.approx(counted.total)
 
 
 def test_budgets_in_a_plan(cli):
@@ -186,3 +194,52 @@ def test_a_selection_in_other_units(cli, model_folder, tmp_path):
     assert found.code == 0, found.err
     assert json.loads(found.out)["k"] == 3
     assert json.loads(found.out)["costs"]["gflops"] <= limit + 1e-5
+
+
+def test_texts_longer_than_the_model_takes(cli, model_folder):
+    for source in ("roberta-large", model_folder("bert")):
+        found = cli("plan", source, "--length", "5000")
+        assert found.code == 2
+        assert "--length: 5,000 tokens are more than the model can take" in found.err
+    short = twin_config(AutoConfig.for_model("bert"), FAMILIES["bert"])  # 64 positions, fewer than the usual length
+    assert facts_of(Architecture("short", "given", short, FAMILIES["bert"])).length == 64
+
+
+def test_operations_that_cannot_be_counted_are_unknown_and_not_a_crash(cli, tmp_path):
+    small = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = AutoConfig.for_model("mixtral", num_hidden_layers=3, vocab_size=100, num_local_experts=2, **small)
+    config.save_pretrained(tmp_path / "moe")
+    found = cli("plan", tmp_path / "moe", "--budget", "90%")
+    assert found.code == 0, found.err
+    assert "unknown" in found.out
+    assert "cannot be counted" in found.err
+
+
+def test_a_plan_of_unequal_layers_is_exact():
+    parameters = Parameters(embeddings=20, layers=(30, 10, 30, 10), rest=1)
+    cost = Cost(fixed=1, layers=(1, 1, 1, 1))
+    facts = Facts(length=8, family="x", part="", layers_at="", layer_1_stays="", longest=None,
+                  parameters=parameters, gflops=cost)  # fmt: skip
+    found = plan("x", facts, parse_budget("41"))
+    assert found.fits == 1
+    assert not any(size.within for size in found.sizes)  # the first layer alone is too large
+    assert any("at most 3.3 times smaller" in note for note in found.notes)
+
+
+def test_time_of_a_model_that_does_not_fit_into_memory_is_not_tried(cli):
+    found = cli("plan", "Mistral-7B", "--budget", "20ms")
+    assert found.code == 2
+    assert "of memory" in found.err
+
+
+def test_a_name_that_is_nearly_known(cli):
+    assert 'Did you mean "roberta-large"' in cli("plan", "roberta-larg").err
+
+
+def test_doctor_does_not_overwrite(cli, tmp_path):
+    (tmp_path / "mine.yaml").write_text("mine")
+    found = cli("doctor", "bert-base", "--out", tmp_path / "mine.yaml")
+    assert found.code == 2
+    assert "--overwrite" in found.err
+    assert (tmp_path / "mine.yaml").read_text() == "mine"
+    assert cli("doctor", "bert-base", "--out", tmp_path / "mine.yaml", "--overwrite").code == 0

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from probescale.config import RecoveryConfig as RecoveryConfig
     from probescale.config import RunConfig as RunConfig
     from probescale.cutting import cut_to_folder as cut_to_folder
-    from probescale.doctor import examine as examine
     from probescale.errors import ProbeScaleError as ProbeScaleError
     from probescale.errors import UserError as UserError
     from probescale.models.architecture import facts_of as facts_of
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from probescale.models.surgery import extract as extract
     from probescale.models.surgery import save_model as save_model
     from probescale.pipeline import run as run
-    from probescale.planning import plan as plan
     from probescale.probing.cache import Store as Store
     from probescale.probing.probe import probe as probe
     from probescale.probing.represent import Request as Request
@@ -35,7 +33,9 @@ if TYPE_CHECKING:
     from probescale.recovery.recover import predict as predict
     from probescale.recovery.recover import recover as recover
     from probescale.recovery.result import RunResult as RunResult
+    from probescale.report.examination import examine as examine
     from probescale.selection.budget import parse_budget as parse_budget
+    from probescale.selection.planning import plan as plan
     from probescale.selection.select import Selection as Selection
     from probescale.selection.select import select as select
     from probescale.tasks.task import load_task as load_task
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 _HOMES = {
     "facts_of": "models.architecture",
     "read_architecture": "models.architecture",
-    "plan": "planning",
-    "examine": "doctor",
+    "plan": "selection.planning",
+    "examine": "report.examination",
     "cut_to_folder": "cutting",
     "load_config": "checks",
     "RecoveryConfig": "config",

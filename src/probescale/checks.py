@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from probescale.config import (
+    WORD_POOLINGS,
     ModelConfig,
     ProbeConfig,
     RunConfig,
@@ -128,7 +129,7 @@ def _reader(probe: ProbeConfig) -> Callable[..., object]:
             return lambda data, field: None  # reported by its name
         name = probe.property
         return lambda data, field: load_property(name, data, (), 0, field=field.removesuffix(".data"))
-    return load_tagged if probe.pooling in ("token", "token_mean") else partial(load_examples, kind=probe.target)
+    return load_tagged if probe.pooling in WORD_POOLINGS else partial(load_examples, kind=probe.target)
 
 
 def _check_together(config: RunConfig) -> None:
@@ -178,8 +179,8 @@ def check_budget(config: RunConfig, classes: int) -> None:
     """Every strategy must find a subnetwork within the budget; known from the model's config alone, but for time."""
     from dataclasses import replace
 
-    from probescale.models.costs import costs_of
     from probescale.models.counting import count_from_config
+    from probescale.models.units import costs_of
     from probescale.selection.select import select
 
     model, family = check_architecture(config.model)

@@ -30,6 +30,7 @@ Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[\w.-]+$")]
 Int = Annotated[int, Strict()]  # true is not 1
 Column = Annotated[str | int, Field(union_mode="left_to_right")]
 Pooling = Literal["auto", "cls", "sep", "mean", "max", "last", "token", "token_mean"]
+WORD_POOLINGS = ("token", "token_mean")  # of tagging: one state a word
 Kind = Literal["class", "multi", "number"]
 Granularity = Literal["layer", "sublayer", "head"]
 
@@ -96,7 +97,7 @@ class ProbeConfig(Section):
 
     @model_validator(mode="after")
     def _one_kind(self) -> ProbeConfig:
-        words = self.pooling in ("token", "token_mean")
+        words = self.pooling in WORD_POOLINGS
         if self.property is not None and (words or self.target != "class"):
             raise ValueError("a property is one class a sentence: leave target out, and use another pooling")
         if words and self.target != "class":

@@ -38,6 +38,11 @@ class Problems(UserError):  # noqa: N818 - several of them
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+def first_line(error: BaseException) -> str:
+    """What a library's error says, in one line; its name where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """' Did you mean "top_k"?', or nothing when no known name is near."""
     near = get_close_matches(name, list(known), n=1)

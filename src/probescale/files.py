@@ -68,8 +68,10 @@ def whole_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def check_output_file(path: Path, *, field: str = "--out") -> Path:
+def check_output_file(path: Path, *, overwrite: bool = True, field: str = "--out") -> Path:
     """Refuse, before any work, a place where no file can be written."""
+    if path.exists() and not overwrite:
+        raise UserError(f'"{path}" already exists', field=field, hint="choose another name, or add --overwrite")
     if path.exists() and not (path.is_file() and not path.is_symlink()):
         raise UserError(f'"{path}" is not an ordinary file', field=field, hint="give the name of a file")
     _check_parent(path, field)
@@ -98,7 +100,7 @@ def check_output_folder(path: Path, *, overwrite: bool, markers: Sequence[str], 
 
 
 def _check_parent(path: Path, field: str) -> None:
-    existing = next(parent for parent in path.absolute().parents if parent.exists())
+    existing = next((parent for parent in path.absolute().parents if parent.exists()), path)
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise UserError(f'nothing can be written in "{existing}"', field=field, hint="choose another place")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,12 @@ from probescale.config import RunConfig, to_yaml
 from probescale.errors import UserError
 from probescale.files import check_output_folder, write_json, write_text
 from probescale.models.cost import Cost
-from probescale.models.costs import costs_of
+from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.parameters import Parameters
 from probescale.models.proof import check_in_memory, parents_answers
 from probescale.models.surgery import extract, record_of, save_model
+from probescale.models.units import costs_of
 from probescale.probing.probe import check_probes, probe
 from probescale.probing.scores import ProbeScores, load_scores
 from probescale.progress import console, waiting
@@ -30,7 +31,7 @@ from probescale.recovery.recover import predict, recover
 from probescale.recovery.result import Measured, RunResult
 from probescale.report.figure import write_figure
 from probescale.report.markdown import report
-from probescale.selection.budget import Budget, Unit, parse_budget
+from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.select import Selection, select
 from probescale.tasks.metrics import interval
 from probescale.tasks.task import Task, load_task
@@ -46,8 +47,10 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
     task, loaded = prepare(config)
     made = provenance(loaded, task, config.seed)
     with _work_folder(out, config, made) as work:
+        costs = _costs(work / "costs.json", loaded, config)
+        _selections([0.0] * loaded.layers, loaded, config, costs)  # a budget that nothing meets shows before the work
         scores = _scores(work, loaded, task, config, made)
-        chosen, *others = _selections(work, scores, loaded, config, made)
+        chosen, *others = _selections(scores.relevance, loaded, config, costs, made)
         chosen.save(work / "selection.json")
 
         assert scores.parameters is not None
@@ -102,29 +105,34 @@ def _scores(work: Path, loaded: LoadedModel, task: Task, config: RunConfig, made
 
 
 def _selections(
-    work: Path, scores: ProbeScores, loaded: LoadedModel, config: RunConfig, made: dict[str, Any]
+    relevance: Sequence[float],
+    loaded: LoadedModel,
+    config: RunConfig,
+    costs: dict[Unit, Cost],
+    made: dict[str, Any] | None = None,
 ) -> list[Selection]:
     """The configured strategy's, then those it is compared with."""
     budget = parse_budget(config.selection.budget, config.selection.k)
-    costs = _costs(work / "costs.json", budget, scores, loaded, config)
+    parameters = count_parameters(loaded.model, loaded.family)
     strategies = dict.fromkeys((config.selection.strategy, *config.compare))
-    return [select(scores.relevance, budget, scores.parameters, name, made, costs) for name in strategies]
+    return [select(relevance, budget, parameters, name, made, costs) for name in strategies]
 
 
-def _costs(path: Path, budget: Budget, scores: ProbeScores, loaded: LoadedModel, config: RunConfig) -> dict[Unit, Cost]:
+def _costs(path: Path, loaded: LoadedModel, config: RunConfig) -> dict[Unit, Cost]:
     """What layers cost in the budget's units. Kept: a time measured twice would not be the same."""
-    assert scores.parameters is not None
-    if budget.units <= {"parameters"}:
+    asked = config.selection
+    units = parse_budget(asked.budget, asked.k).units
+    if units <= {"parameters"}:
         return {}
     if not path.exists():
         costs = costs_of(
-            budget.units,
+            units,
             loaded.model.config,
             loaded.family,
-            scores.parameters,
+            count_parameters(loaded.model, loaded.family),
             classes=len(loaded.model.config.id2label or ()),
-            length=config.selection.length,
-            batch_size=config.selection.batch_size,
+            length=asked.length,
+            batch_size=asked.batch_size,
             model=loaded.model,
         )
         write_json(path, {unit: cost.model_dump() for unit, cost in costs.items()})
@@ -205,7 +213,8 @@ def _work_folder(out: Path, config: RunConfig, made: dict[str, Any]) -> Iterator
     try:
         yield work
     except UserError:
-        shutil.rmtree(work)  # nothing here is worth going on with
+        if not (work / "scores.json").exists():
+            shutil.rmtree(work)  # nothing here is worth going on with
         raise
     shutil.rmtree(work / "measured")
     mark.unlink()

@@ -32,7 +32,7 @@ DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".conll", ".con
 
 # What a model needs, and nothing else: hub repositories often carry the same weights in four formats.
 _MODEL_FILES = ["config.json", "model*.safetensors*", "tokenizer*", "vocab*", "merges.txt", "*.model"]
-_MODEL_FILES += ["special_tokens_map.json", "added_tokens.json"]
+_MODEL_FILES += ["special_tokens_map.json", "added_tokens.json", "generation_config.json", "chat_template*"]
 
 _PICKLES = ["pytorch_model*.bin*"]
 
@@ -87,6 +87,10 @@ def model_folder(
     """A folder with config, weights and tokenizer, or a GGUF file, wherever the model comes from."""
     name, _, gguf = source.partition(":") if _HUB_GGUF.fullmatch(source) else (source, "", "")
     files = [gguf] if gguf else ["config.json"] if config_only else [*_MODEL_FILES, *(_PICKLES if allow_pickle else [])]
+    if revision and (source.startswith("pypi:") or is_local(source)):
+        raise UserError(
+            f'"{source}" has no revisions', field=field, hint="leave the revision out, or give a name on the hub"
+        )
     path = (None if gguf else local_path(source, field=field)) or _from_hub(name, revision, files, field=field)
     path = path / gguf
     if path.suffix == ".gguf" and path.is_file():

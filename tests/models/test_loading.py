@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoConfig
 
 from conftest import tiny_model, tiny_tokenizer
 from probescale.errors import UserError
 from probescale.models.families import FAMILIES
 from probescale.models.loading import load_as_saved, load_classifier, read_config
+from probescale.models.twin import twin, twin_tokenizer
 
 
 @pytest.fixture
@@ -192,3 +194,46 @@ def test_a_decoder_without_padding_is_padded_with_its_end(tmp_path):
     padded = loaded.tokenizer(["good film", "a much longer sentence than that"], padding=True, return_tensors="pt")
     with torch.no_grad():
         assert torch.allclose(loaded.model(**alone).logits[0], loaded.model(**padded).logits[0], atol=1e-5)
+
+
+def test_constants_of_older_versions_are_no_layers(tmp_path):
+    model = twin(AutoConfig.for_model("gpt2"), FAMILIES["gpt2"], "lm")
+    assert model is not None
+    model.save_pretrained(tmp_path / "gpt2")
+    twin_tokenizer().save_pretrained(tmp_path / "gpt2")
+    weights = load_file(tmp_path / "gpt2" / "model.safetensors")
+    weights["transformer.h.0.attn.masked_bias"] = torch.tensor(-1e4)
+    save_file(weights, tmp_path / "gpt2" / "model.safetensors", metadata={"format": "pt"})
+    assert load_as_saved(str(tmp_path / "gpt2")).layers == 4
+    weights["transformer.h.1.attn.lora_A"] = torch.zeros(2)
+    save_file(weights, tmp_path / "gpt2" / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(UserError, match="weights in its layers that its class does not know"):
+        load_as_saved(str(tmp_path / "gpt2"))
+
+
+def test_a_class_that_transformers_does_not_know_loses_nothing_silently(folder, capsys, tmp_path):
+    change(folder / "config.json", architectures=["MyOwnBert"])
+    assert type(load_as_saved(str(folder)).model).__name__ == "BertModel"
+    assert "2 weights of the checkpoint have no place in BertModel and are left out" in capsys.readouterr().err
+    model = twin(AutoConfig.for_model("t5"), FAMILIES["t5"], "lm")
+    assert model is not None
+    model.save_pretrained(tmp_path / "t5")
+    twin_tokenizer().save_pretrained(tmp_path / "t5")
+    change(tmp_path / "t5" / "config.json", architectures=["T5WithLMHeadModel"])  # a name of old
+    assert type(load_as_saved(str(tmp_path / "t5")).model).__name__ == "T5ForConditionalGeneration"
+
+
+def test_a_revision_of_a_folder(folder):
+    with pytest.raises(UserError, match="has no revisions"):
+        load_as_saved(str(folder), "main")
+
+
+def test_an_encoder_alone_where_there_is_none(folder, tmp_path):
+    with pytest.raises(UserError, match="--encoder-only"):
+        load_as_saved(str(folder), encoder_only=True)
+    model = twin(AutoConfig.for_model("bart"), FAMILIES["bart"])
+    assert model is not None
+    model.save_pretrained(tmp_path / "bart")
+    twin_tokenizer().save_pretrained(tmp_path / "bart")
+    with pytest.raises(UserError, match="no encoder as a stock class of its own"):
+        load_as_saved(str(tmp_path / "bart"), encoder_only=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoModel
 
 from conftest import LAYERS
 from probescale.cutting import cut_to_folder
@@ -104,7 +105,7 @@ def outcomes(tmp_path_factory):
         write_model(child, folder)
         fault(folder)
         predicted = sum(p.numel() for p in child.model.parameters())
-        checks.append(folder_check(child.model, child.family, wanted, predicted, folder))
+        checks.append(folder_check(child, wanted, predicted, folder))
     return dict(zip((*FAULTS, nothing), check_folders(checks), strict=True))
 
 
@@ -141,7 +142,7 @@ def test_wrong_windows_are_seen_where_inputs_are_too_short_to_show_them(tmp_path
     stale = ["full_attention", "sliding_attention", "full_attention"]
     change_json(tmp_path / "stale" / "config.json", layer_types=stale)
     folders = [tmp_path / "good", tmp_path / "stale"]
-    good, bad = check_folders([folder_check(child.model, child.family, wanted, predicted, f) for f in folders])
+    good, bad = check_folders([folder_check(child, wanted, predicted, f) for f in folders])
     assert isinstance(good, Proof)
     with pytest.raises(ProofFailed, match=r"layer 2 .* has \.attention_type 'sliding_attention' instead of"):
         raise bad  # type: ignore[misc]
@@ -209,3 +210,43 @@ def test_a_saved_model_is_loaded_again_before_it_is_kept(model_folder, tmp_path,
     with pytest.raises(UserError, match="unexpected keys"):
         save_model(loaded, {}, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_numbers_stay_as_they_are_stored_whatever_the_config_says(model_folder, tmp_path):
+    """float32 weights under a config that says float16 would be rounded by transformers' own dtype="auto"."""
+    shutil.copytree(model_folder("bert"), tmp_path / "model")
+    change_json(tmp_path / "model" / "config.json", dtype="float16")
+    record = cut_to_folder(str(tmp_path / "model"), (1, 3), tmp_path / "cut")
+    assert record["dtype"] == "float32"
+    old, new = (load_file(tmp_path / name / "model.safetensors") for name in ("model", "cut"))
+    name = "bert.encoder.layer.{}.output.dense.weight"
+    assert torch.equal(new[name.format(1)], old[name.format(2)])
+
+
+@pytest.mark.slow
+def test_settings_of_generation_stay(tmp_path):
+    model = twin(AutoConfig.for_model("llama"), FAMILIES["llama"], "lm")
+    assert model is not None
+    model.generation_config.update(eos_token_id=[4, 7, 9], max_new_tokens=11)
+    model.save_pretrained(tmp_path / "parent")
+    twin_tokenizer().save_pretrained(tmp_path / "parent")
+    cut_to_folder(str(tmp_path / "parent"), (1, 3), tmp_path / "cut")
+    kept = json.loads((tmp_path / "cut" / "generation_config.json").read_text())
+    assert kept["eos_token_id"] == [4, 7, 9]
+    assert kept["max_new_tokens"] == 11
+
+
+def test_layers_that_are_not_alike_are_refused_and_nothing_is_written(cli, tmp_path):
+    """DeepSeek's first layer is dense, the others are made of experts."""
+    small = {"hidden_size": 32, "intermediate_size": 64, "moe_intermediate_size": 16, "num_attention_heads": 4,
+             "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 8,
+             "qk_nope_head_dim": 8, "n_routed_experts": 4, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2,
+             "first_k_dense_replace": 1, "num_hidden_layers": 3, "vocab_size": 64}  # fmt: skip
+    model = AutoModel.from_config(AutoConfig.for_model("deepseek_v3", **small))
+    model.save_pretrained(tmp_path / "model")
+    twin_tokenizer().save_pretrained(tmp_path / "model")
+    found = cli("extract", tmp_path / "model", "--keep", "2-3", "--out", tmp_path / "out")
+    assert found.code == 2
+    assert "do not fit together" in found.err
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]

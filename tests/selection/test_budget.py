@@ -14,6 +14,7 @@ from probescale.selection.budget import parse_budget
         ("1.5B", 1_500_000_000),
         ("500K", 500_000),
         (82_000_000, 82_000_000),
+        ("82,000,000", 82_000_000),
         ("23%", 230_000_000),
         ("100%", 1_000_000_000),
         ("5x", 200_000_000),
@@ -32,6 +33,7 @@ def test_budgets_as_people_write_them(text, limit):
     [
         ("12 GFLOPs", "gflops", 12),
         ("500mflops", "gflops", 0.5),
+        ("1 GFLOP", "gflops", 1),
         ("1.5TFLOPs", "gflops", 1500),
         ("150MB", "megabytes", 150),
         ("1.2 GB", "megabytes", 1200),

@@ -39,6 +39,7 @@ def main() -> None:
     except UserError as error:
         _fail(error)
     except OSError as error:
-        if error.filename is None:
+        if error.errno is None:
             raise
-        _fail(UserError(f"{error.filename}: {error.strerror}", hint="check the path, the permissions and the disk"))
+        where = f"{error.filename}: " if error.filename is not None else ""
+        _fail(UserError(f"{where}{error.strerror}", hint="check the path, the permissions and the disk"))

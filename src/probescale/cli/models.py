@@ -14,7 +14,6 @@ from probescale.cli.options import (
     BatchSize,
     Budgets,
     Json,
-    Length,
     Overwrite,
     Revision,
     parse_layers,
@@ -45,7 +44,12 @@ def plan(
     budget: Budgets = [],  # noqa: B006
     head: Annotated[HeadName, typer.Option(help="What the model answers; lm: next or hidden tokens.")] = HeadName.none,
     classes: Annotated[int, typer.Option(min=2, help="Number of labels of the head.")] = 2,
-    length: Length = 128,
+    length: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Tokens of a text, for GFLOPs and ms.", show_default="128, or what the model can take"
+        ),
+    ] = None,
     batch_size: BatchSize = 1,
     dtype: Annotated[Dtype, typer.Option(help="How weights are stored, for megabytes.")] = Dtype.float32,
     timed: Annotated[bool, typer.Option("--timed", help="Also measure milliseconds on this machine.")] = False,
@@ -54,9 +58,9 @@ def plan(
 ) -> None:
     """Show what every number of layers would cost; needs the config alone, no weights."""
     from probescale.models.facts import known_facts
-    from probescale.planning import plan as make_plan
     from probescale.report.plan import plan_facts, plan_table
     from probescale.selection.budget import parse_budget
+    from probescale.selection.planning import plan as make_plan
     from probescale.sources import is_local
 
     limits = parse_budget(budget, where="--") if budget else None
@@ -68,17 +72,16 @@ def plan(
     if facts is None:
         with quick_imports():
             from probescale.models.architecture import facts_of, read_architecture
-            from probescale.models.costs import milliseconds_of
+            from probescale.models.units import milliseconds_of
         what = read_architecture(model, revision)
         facts = facts_of(what, head.value, classes, length)
         if timed:
-            milliseconds = milliseconds_of(what.config, what.family, head.value, length, batch_size)
+            milliseconds = milliseconds_of(what.config, what.family, head.value, facts.length, batch_size)
     found = make_plan(
         model,
         facts,
         limits,
         head=head.value,
-        length=length,
         batch_size=batch_size,
         dtype=dtype.value,
         milliseconds=milliseconds,
@@ -99,6 +102,7 @@ def doctor(
         bool, typer.Option("--prove", help="Cut a tiny model of the same build in every way, and prove every cut.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Also write the configuration to start from here.")] = None,
+    overwrite: Overwrite = False,
     revision: Revision = None,
     as_json: Json = False,
 ) -> None:
@@ -106,21 +110,23 @@ def doctor(
     from probescale.files import check_output_file, write_text
 
     if out:
-        check_output_file(out)
+        check_output_file(out, overwrite=overwrite)
     with quick_imports():
-        from probescale.doctor import examine
         from probescale.report.doctor import doctor_page
+        from probescale.report.examination import examine
 
     found = examine(model, revision, prove=prove)
     if out:
         write_text(out, found.start_from)
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
-        return
-    for part in doctor_page(found):
-        show(part if isinstance(part, str) else part.rich())
-    if out:
-        show(f"written to {out}")
+    else:
+        for part in doctor_page(found):
+            show(part if isinstance(part, str) else part.rich())
+        if out:
+            show(f"written to {out}")
+    if found.tried and found.tried.failures:
+        raise SystemExit(1)
 
 
 @app.command()

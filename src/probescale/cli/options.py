@@ -21,8 +21,6 @@ Set = Annotated[
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-
-
 Budgets = Annotated[
     list[str],
     typer.Option(help="82M parameters, 23% of them, 5x fewer, 12GFLOPs, 150MB, 20ms. Repeatable: all of them hold."),
@@ -49,9 +47,12 @@ def parse_layers(text: str, field: str = "--keep") -> tuple[int, ...]:
     for part in text.split(","):
         first, dash, last = part.partition("-")
         try:
-            layers += range(int(first), min(int(last), int(first) + MOST_LAYERS) + 1) if dash else [int(first)]
+            ends = [int(first), int(last)] if dash else [int(first), int(first)]
         except ValueError as error:
             raise UserError(f'"{part}" is not a layer', field=field, hint="write layers like 1,2,5 or 1-4,9") from error
+        if ends[1] < ends[0]:
+            raise UserError(f'"{part}" runs backwards', field=field, hint="name them one by one, such as 3,2,1")
+        layers += range(ends[0], min(ends[1], ends[0] + MOST_LAYERS) + 1)
     return tuple(layers)
 
 

@@ -144,8 +144,8 @@ def select(
     limits = parse_budget(budget, k, where="--")
     parameters, costs = found.parameters, None
     if model:
-        from probescale.models.costs import costs_of
         from probescale.models.counting import count_from_config
+        from probescale.models.units import costs_of
 
         what = _architecture(model, found.layers)
         parameters = count_from_config(what.config, what.family, classes, field="--model")

@@ -7,13 +7,16 @@ from typing import Literal
 
 from transformers import PreTrainedConfig
 
+from probescale.errors import UserError, did_you_mean
+from probescale.models.cost import Cost
 from probescale.models.counting import count_flops, count_from_config
-from probescale.models.facts import Counts, Facts
+from probescale.models.facts import Counts, Facts, refuse_longer, usual_length
 from probescale.models.families import family_of
 from probescale.models.family import Family
 from probescale.models.heads import Head
 from probescale.models.loading import read_config
-from probescale.models.shapes import built_in
+from probescale.models.shapes import built_in, names
+from probescale.progress import console
 from probescale.sources import is_local
 
 
@@ -34,32 +37,50 @@ def read_architecture(source: str, revision: str | None = None, *, field: str = 
     shape = None if revision or is_local(source) or source.startswith("pypi:") else built_in(source)
     if shape is not None:
         return Architecture(source, "built-in shape", shape, family_of(shape, field=field))
-    config = read_config(source, revision, field=field)
+    try:
+        config = read_config(source, revision, field=field)
+    except UserError as error:
+        near = did_you_mean(source, names())
+        raise (UserError(f"{error.message}.{near}", field=error.field, hint=error.hint) if near else error) from error
     here = is_local(source) or source.startswith("pypi:")
     return Architecture(source, "given" if here else "hub", config, family_of(config, field=field))
 
 
-def facts_of(what: Architecture, head: Head = "none", classes: int = 2, length: int = 128) -> Facts:
+def facts_of(what: Architecture, head: Head = "none", classes: int = 2, length: int | None = None) -> Facts:
     """Counted on the meta device."""
     family, config = what.family, what.config
+    longest = family.longest_input(config)
+    refuse_longer(length, longest)
+    length = usual_length(length, longest)
     parameters = count_from_config(config, family, classes, head, field="MODEL")
     return Facts(
         family=family.name,
         part="encoder alone" if family.decoder and not parameters.decoder else "",
         layers_at=family.stack.blocks,
         layer_1_stays=family.layer_1_stays(config),
+        longest=longest,
+        length=length,
         parameters=parameters,
-        gflops=count_flops(config, family, length, head, classes),
+        gflops=_gflops(what, length, head, classes),
     )
+
+
+def _gflops(what: Architecture, length: int, head: Head, classes: int) -> Cost | None:
+    """For a plan, operations that cannot be counted are unknown, and no reason to say nothing."""
+    try:
+        return count_flops(what.config, what.family, length, head, classes)
+    except UserError as error:
+        console.print(f"note: {error.message}", markup=False)
+        return None
 
 
 def counts_of(what: Architecture) -> Counts:
     """The facts for any length: operations at three lengths give the three coefficients exactly."""
     at = {n: facts_of(what, length=n) for n in (16, 32, 64)}
-    gflops = [at[n].gflops for n in (16, 32, 64)]
+    gflops = [cost for n in (16, 32, 64) if (cost := at[n].gflops)]
     layers = [tuple(cost.layers[layer] for cost in gflops) for layer in range(what.layers)]
     return Counts(
-        **at[16].model_dump(exclude={"gflops"}),
+        **at[16].model_dump(exclude={"gflops", "length"}),
         fixed=_coefficients([cost.fixed for cost in gflops]),
         layers=tuple(_coefficients(list(values)) for values in layers),
     )

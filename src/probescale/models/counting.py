@@ -8,7 +8,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from probescale.errors import UserError, first_line
 from probescale.models.cost import Cost
+from probescale.models.facts import refuse_longer
 from probescale.models.family import Family, backbone
 from probescale.models.heads import Head, build_empty
 from probescale.models.parameters import Parameters
@@ -46,20 +48,36 @@ def count_from_config(
     return count_parameters(build_empty(family, config, head, classes, field=field), family)
 
 
-def count_flops(config: PreTrainedConfig, family: Family, length: int, head: Head = "none", classes: int = 2) -> Cost:
+def count_flops(
+    config: PreTrainedConfig,
+    family: Family,
+    length: int,
+    head: Head = "none",
+    classes: int = 2,
+    *,
+    field: str = "--budget",
+) -> Cost:
     """GFLOPs of one text of this length: two operations per multiplication, matrix products alone, as all tools count.
 
     A decoder's side of an encoder-decoder is counted for as many tokens. The head's matrices are counted once a text,
     or once a token where it answers every token.
     """
-    model = build_empty(family, config, head, classes)
+    refuse_longer(length, family.longest_input(config))
+    model = build_empty(family, config, head, classes, field=field)
     body = backbone(model)
     model.config.pad_token_id = None  # nobody looks for padding among tokens that have no values
     ids = torch.zeros((1, length), dtype=torch.long, device="meta")
     inputs = {"input_ids": ids} | ({"decoder_input_ids": ids} if family.decoder_layers(model) is not None else {})
     counter = FlopCounterMode(display=False)
-    with torch.no_grad(), counter:
-        body(**inputs)
+    try:
+        with torch.no_grad(), counter:
+            body(**inputs)
+    except Exception as error:  # experts that depend on the tokens, own kernels: nothing runs without values
+        raise UserError(
+            f"the operations of {type(model).__name__} cannot be counted without values: {first_line(error)}",
+            field=field,
+            hint="use a budget in parameters, MB or ms",
+        ) from error
     counts = {name: sum(by_operation.values()) for name, by_operation in counter.get_flop_counts().items()}
     head_flops = 0
     if body is not model:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
-from probescale.errors import UserError, did_you_mean
+from probescale.errors import UserError, did_you_mean, first_line
 from probescale.models.family import Family, Stack, backbone
 from probescale.progress import console
 
@@ -32,7 +32,7 @@ def detect(config: PreTrainedConfig, *, field: str) -> Family:
         with torch.device("meta"):
             model = AutoModel.from_config(config)
     except Exception as error:  # whatever the model class makes of its config
-        raise _refusal(name, f"no model can be built from its config ({str(error).splitlines()[0]})", field) from error
+        raise _refusal(name, f"no model can be built from its config ({first_line(error)})", field) from error
     stacks = stacks_in(backbone(model))
     second = _second(config, stacks)
     found = [path for path, length in stacks.items() if length == count and (second is None or path != second.blocks)]

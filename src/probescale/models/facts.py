@@ -7,21 +7,25 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
+from probescale.errors import UserError
 from probescale.files import Record
 from probescale.models.cost import Cost
 from probescale.models.parameters import Parameters
 from probescale.models.shapes import known_name
 
+USUAL = 128
 COUNTS = "shape_counts.json"  # made by docs/generate.py on the meta device, and checked by a test
 
 
 class Facts(Record):
+    length: int  # tokens, for the operations
     family: str
     part: str  # "encoder alone" where there is also a decoder that is left out
     layers_at: str
     layer_1_stays: str  # why; empty where it need not
+    longest: int | None  # tokens that it can take; None: any number
     parameters: Parameters
-    gflops: Cost  # of one text
+    gflops: Cost | None  # of one text; None where they cannot be counted without values
 
 
 class Counts(Record):
@@ -31,6 +35,7 @@ class Counts(Record):
     part: str
     layers_at: str
     layer_1_stays: str
+    longest: int | None
     parameters: Parameters
     fixed: tuple[float, float, float]
     layers: tuple[tuple[float, float, float], ...]
@@ -40,7 +45,7 @@ class Counts(Record):
             return (of[0] + of[1] * length + of[2] * length**2) / 1e9
 
         cost = Cost(fixed=gflops(self.fixed), layers=tuple(gflops(layer) for layer in self.layers))
-        return Facts(**self.model_dump(exclude={"fixed", "layers"}), gflops=cost)
+        return Facts(**self.model_dump(exclude={"fixed", "layers"}), length=length, gflops=cost)
 
 
 @cache
@@ -48,7 +53,23 @@ def _counts() -> dict[str, dict[str, Any]]:
     return json.loads(resources.files("probescale.models").joinpath(COUNTS).read_text(encoding="utf-8"))
 
 
-def known_facts(name: str, length: int) -> Facts | None:
-    """Of a built-in shape without a head; None for other names."""
+def known_facts(name: str, length: int | None = None) -> Facts | None:
+    """Of a built-in shape without a head, for texts of this length (or the usual one); None for other names."""
     known = known_name(name)
-    return Counts.model_validate(_counts()[known]).at(length) if known else None
+    if known is None:
+        return None
+    counts = Counts.model_validate(_counts()[known])
+    refuse_longer(length, counts.longest)
+    return counts.at(usual_length(length, counts.longest))
+
+
+def refuse_longer(length: int | None, longest: int | None, *, field: str = "--length") -> None:
+    if length is not None and longest is not None and length > longest:
+        raise UserError(
+            f"{length:,} tokens are more than the model can take", field=field, hint=f"use at most {longest:,}"
+        )
+
+
+def usual_length(length: int | None, longest: int | None) -> int:
+    """As given, else 128 or what the model can take."""
+    return length or min(USUAL, longest or USUAL)

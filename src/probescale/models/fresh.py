@@ -47,6 +47,8 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     facts = {"faults": faults, "parameters": sum(p.numel() for p in model.parameters())}
     facts["buffers"] = sorted(name for name, _ in model.named_buffers())
     facts["settings"] = {path: [settings_of(block) for block in model.get_submodule(path)] for path in job["stacks"]}
+    tokenizer = transformers.AutoTokenizer.from_pretrained(job["folder"], local_files_only=True)
+    facts["tokens"] = tokenizer(job["text"])["input_ids"]
     if job["generate"]:
         facts["cache"] = cache_gap(model, inputs, job["stacks"])
     save_file({name: tensor.contiguous() for name, tensor in found.items()}, f"{job['out']}.safetensors")
@@ -63,7 +65,7 @@ def outputs_of(model: Any, inputs: dict[str, Tensor], stacks: list[str]) -> dict
     handles = [model.get_submodule(path)[-1].register_forward_hook(keep(path)) for path in stacks]
     try:
         with torch.inference_mode(), computing_in_float32(model, stacks):
-            answered = model(**inputs, **without_cache(model))
+            answered = model(**inputs, **without_cache(model), return_dict=True)
     finally:
         for handle in handles:
             handle.remove()

@@ -8,7 +8,7 @@ import torch
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from probescale.errors import UserError
+from probescale.errors import UserError, first_line
 from probescale.models.family import Family
 
 Head = Literal["none", "sentence", "token", "regression", "lm"]
@@ -49,7 +49,7 @@ def build_empty(
     if name is None:
         raise UserError(
             f'transformers has no class for "{config.model_type}" with the head "{head}"',
-            field="--head",
+            field=field,
             hint="see `probescale doctor` for the heads that this model has",
         )
     names = {number: str(number) for number in range(1 if head == "regression" else classes)}
@@ -60,5 +60,4 @@ def build_empty(
         with torch.device("meta"):
             return getattr(transformers, name)(config).eval()
     except Exception as error:  # whatever the model class makes of sizes that do not fit together
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"no model can be built from its config: {reason}", field=field) from error
+        raise UserError(f"no model can be built from its config: {first_line(error)}", field=field) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,16 +12,16 @@ from typing import cast
 
 import torch
 import transformers
-from safetensors import safe_open
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-from probescale.errors import UserError
+from probescale.errors import UserError, first_line
+from probescale.models.checkpoint import refuse_missing, refuse_unknown_layers, stored_dtype, weight_files
 from probescale.models.families import family_of
-from probescale.models.family import Family, Stack, backbone_prefix
+from probescale.models.family import Family, backbone_prefix
 from probescale.models.heads import class_name
 from probescale.models.layer_config import cut_config
 from probescale.models.tokenizers import gguf_options, load_tokenizer
-from probescale.progress import waiting
+from probescale.progress import console, waiting
 from probescale.sources import model_folder
 
 
@@ -65,13 +64,7 @@ def check_local_model(source: str, *, allow_pickle: bool = False, field: str = "
     """Refuse a local model whose tokenizer or weights cannot be read, without loading the weights."""
     folder = model_folder(source, field=field)
     load_tokenizer(folder, config_in(folder, field=field), field=field)
-    for path in weight_files(folder, allow_pickle=allow_pickle, field=field):
-        if path.suffix == ".safetensors":
-            try:
-                with safe_open(path, "pt"):
-                    pass
-            except Exception as error:  # whatever is wrong with the file
-                raise UserError(f"{path} is not a safetensors file: {error}", field=field) from error
+    stored_dtype(weight_files(folder, allow_pickle=allow_pickle, field=field), field=field)
 
 
 def load_classifier(
@@ -97,7 +90,7 @@ def load_classifier(
     model, info = _load(auto, folder, family, allow_pickle=allow_pickle, field=field, **options)
     new = {*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])}
     body = {n for n in new if n.startswith(backbone_prefix(model)) and ".pooler." not in n}
-    _refuse_missing(body, folder, family.stack, model, field=field)
+    refuse_missing(body, folder, family.stack, model, field=field)
     new |= {name for name in model.state_dict() if not name.startswith(backbone_prefix(model))}
     _draw(model, family, new, seed)
     cast("torch.nn.Module", model).to("cuda" if torch.cuda.is_available() else "cpu")
@@ -118,19 +111,45 @@ def load_as_saved(
     config = config_in(folder, field=field)
     family = family_of(config, field=field)
     tokenizer = load_tokenizer(folder, config, padded=False, field=field)
-    bare = getattr(transformers, family.backbone)
-    named = (config.architectures or [None])[0]
-    if folder.suffix == ".gguf":  # names no class: such files are made of language models
-        named = class_name(family, config, "lm")
-    saved_as = bare if encoder_only else getattr(transformers, named or "", bare)
+    files = weight_files(folder, allow_pickle=allow_pickle, field=field)
+    dtype = stored_dtype(files, field=field) if dtype == "auto" else dtype
     load = partial(_load, folder=folder, family=family, allow_pickle=allow_pickle, field=field, dtype=dtype)
+    bare = getattr(transformers, family.backbone)
+    saved_as = bare if encoder_only else _saved_class(config, family, folder)
     model, info = load(saved_as)
     if saved_as is not bare and any(not name.startswith(backbone_prefix(model)) for name in info["missing_keys"]):
+        del model
         model, info = load(bare)  # the config names a head that the checkpoint does not have
     if info["missing_keys"] and all(name.startswith("pooler.") for name in info["missing_keys"]):
+        del model
         model, info = load(bare, add_pooling_layer=False)  # nor a pooler: do not invent one
-    _refuse_missing(set(info["missing_keys"]), folder, family.stack, model, field=field)
+    refuse_missing(set(info["missing_keys"]), folder, family.stack, model, field=field)
+    if encoder_only and (family.decoder is None or family.decoder_layers(model) is not None):
+        raise UserError(
+            f"{config.model_type} models have no encoder as a stock class of its own", field="--encoder-only"
+        )
+    _tell_left_out(info["unexpected_keys"], model)
     return LoadedModel(model, tokenizer, family, source, fingerprint(model))
+
+
+def _saved_class(config: PreTrainedConfig, family: Family, folder: Path) -> type:
+    """The class that the config names; a GGUF file names none, and is made of a language model."""
+    named = (config.architectures or [""])[0]
+    if folder.suffix != ".gguf" and hasattr(transformers, named):
+        return getattr(transformers, named)
+    generates = family.pooling == "last" or family.decoder is not None
+    known = class_name(family, config, "lm" if generates else "none")
+    return getattr(transformers, known or "", getattr(transformers, family.backbone))
+
+
+def _tell_left_out(unexpected: Iterable[str], model: PreTrainedModel) -> None:
+    names = sorted(name for name in unexpected if not name.endswith("position_ids"))
+    if names:
+        console.print(
+            f"note: {len(names)} weights of the checkpoint have no place in {type(model).__name__} and are left out, "
+            f"such as {names[0]}",
+            markup=False,
+        )
 
 
 def fingerprint(model: PreTrainedModel, without: Collection[str] = ()) -> str:
@@ -181,8 +200,6 @@ def _load(
     place, gguf = gguf_options(folder, field=field)
     if not gguf:
         options["use_safetensors"] = files[0].suffix == ".safetensors"
-    elif options.get("dtype") == "auto":
-        options["dtype"] = torch.float32  # what its quantised numbers stand for
     try:
         with waiting("loading the model"), quiet_transformers():
             loaded, info = cls.from_pretrained(  # type: ignore[attr-defined]
@@ -194,58 +211,6 @@ def _load(
                 **options,
             )
     except Exception as error:  # whatever the library makes of wrong or broken files
-        raise UserError(f"{folder} cannot be loaded: {str(error).strip().splitlines()[0]}", field=field) from error
-    _refuse_more_layers(info["unexpected_keys"], family, loaded, folder, field=field)
+        raise UserError(f"{folder} cannot be loaded: {first_line(error)}", field=field) from error
+    refuse_unknown_layers(info["unexpected_keys"], family, loaded, folder, field=field)
     return loaded.eval(), info
-
-
-def weight_files(folder: Path, *, allow_pickle: bool, field: str) -> list[Path]:
-    """The files that hold the weights; pickles only where that was asked for."""
-    if folder.suffix == ".gguf":
-        return [folder]
-    if files := sorted(folder.glob("model*.safetensors")):
-        return files
-    pickles = sorted(folder.glob("pytorch_model*.bin"))
-    if pickles and allow_pickle:
-        return pickles
-    if pickles:
-        raise UserError(
-            f"{folder} has its weights in a pickle ({pickles[0].name}), which could run any code when it is read",
-            field=field,
-            hint="ask its author for safetensors; or, if you trust the file, allow it (--allow-pickle, "
-            "model.allow_pickle: true)",
-        )
-    raise UserError(f"{folder} has no safetensors weights", field=field, hint="save it with save_pretrained")
-
-
-def _refuse_more_layers(
-    unexpected: Iterable[str], family: Family, model: PreTrainedModel, folder: Path, *, field: str
-) -> None:
-    """A config with fewer layers than the checkpoint: transformers would load the first ones and say little."""
-    for stack in (family.stack, family.decoder):
-        blocks = stack.of(model) if stack else None
-        if stack is None or blocks is None:
-            continue
-        more = [name for name in unexpected if _in_layers(name, stack)]
-        if more:
-            raise UserError(
-                f"{folder} has weights of more layers than the {len(blocks)} of its config, such as {min(more)}",
-                field=field,
-                hint=f"correct {stack.layer_count} in its config.json",
-            )
-
-
-def _in_layers(name: str, stack: Stack) -> bool:
-    return re.search(rf"(?:^|\.){re.escape(stack.blocks)}\.\d+\.", name) is not None
-
-
-def _refuse_missing(names: set[str], folder: Path, stack: Stack, model: PreTrainedModel, *, field: str) -> None:
-    if not names:
-        return
-    layers = [name for name in names if _in_layers(name, stack)]
-    hint = f"its config says {stack.layers_in(model.config)} layers; does the checkpoint have as many?"
-    raise UserError(
-        f"{folder} lacks {len(names)} weights its config asks for (or of another shape), such as {min(names)}",
-        field=field,
-        hint=hint if layers else "they would be random; check the checkpoint",
-    )

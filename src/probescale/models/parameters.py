@@ -29,6 +29,11 @@ class Parameters(BaseModel):
     def every(self) -> range:
         return range(1, len(self.layers) + 1)
 
+    @property
+    def smallest(self) -> int:
+        """Parameters of the smallest subnetwork there is: one layer, or those that have to stay."""
+        return self.of(self.fixed) if self.fixed else self.of([]) + min(self.layers)
+
     def of(self, kept: Iterable[int], decoder: Iterable[int] | None = None) -> int:
         """Parameters of the subnetwork with these layers (numbered from 1), and all of a decoder if not said otherwise.
 

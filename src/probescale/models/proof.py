@@ -19,21 +19,27 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from probescale.errors import UserError
+from probescale.errors import UserError, first_line
 from probescale.files import Record
 from probescale.models import fresh
 from probescale.models.family import Family, backbone_prefix
+from probescale.models.loading import LoadedModel
+from probescale.models.tokenizers import as_new
 
 TOLERANCE = 1e-5  # of the largest number: the same operations on the same weights
 CACHE_TOLERANCE = 1e-3  # one token at a time adds up in another order
 TOKENS = 12
+TEXT = "The 3 naïve foxes' plan, (un)like others: jump!"
+
+
+NOT_UNDERSTOOD = "nothing was written; this model's build is not understood yet"
 
 
 class ProofFailed(UserError):  # noqa: N818 - what happened
     """A cut that does not answer as it should. Nothing is written."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, field="proof", hint="nothing was written; this model's build is not understood yet")
+    def __init__(self, message: str, *, hint: str = NOT_UNDERSTOOD) -> None:
+        super().__init__(message, field="proof", hint=hint)
 
 
 class Proof(Record):
@@ -71,14 +77,15 @@ def example_inputs(model: PreTrainedModel, family: Family) -> dict[str, Tensor]:
     ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
     ordinary = torch.tensor([i for i in range(min(config.vocab_size, 20_000)) if i not in {*special, *ends}])
     rows = 1 if config.pad_token_id is None else 2
+    tokens = min(TOKENS, family.longest_input(config) or TOKENS)
     draw = torch.Generator().manual_seed(0)
-    ids = ordinary[torch.randint(len(ordinary), (rows, TOKENS), generator=draw)]
+    ids = ordinary[torch.randint(len(ordinary), (rows, tokens), generator=draw)]
     mask = torch.ones_like(ids)
-    lengths = [TOKENS, TOKENS - 4][:rows]
+    lengths = [tokens, tokens - tokens // 3][:rows]
     for row, length in enumerate(lengths):
         if ends[0] is not None:
             ids[row, length - 1] = ends[0]
-        if length < TOKENS:
+        if length < tokens:
             ids[row, length:], mask[row, length:] = cast("int", config.pad_token_id), 0
     inputs = {"input_ids": ids, "attention_mask": mask}
     return inputs | ({"decoder_input_ids": ids.clone()} if family.decoder_layers(model) is not None else {})
@@ -144,13 +151,16 @@ class FolderCheck:
     generates: bool
     wanted: Wanted
     predicted: int  # parameters
+    tokens: list[int]  # of TEXT
 
 
-def folder_check(model: PreTrainedModel, family: Family, wanted: Wanted, predicted: int, folder: Path) -> FolderCheck:
+def folder_check(loaded: LoadedModel, wanted: Wanted, predicted: int, folder: Path) -> FolderCheck:
     """How the folder of this model is checked; the model itself is not needed any more."""
+    model, family = loaded.model, loaded.family
     generates = model.can_generate() and (family.pooling == "last" or family.decoder is not None)
     name, stacks = type(model).__name__, stack_paths(model, family)
-    return FolderCheck(folder, name, load_options(model), stacks, generates, wanted, predicted)
+    tokens = as_new(loaded.tokenizer)(TEXT)["input_ids"]
+    return FolderCheck(folder, name, load_options(model), stacks, generates, wanted, predicted, tokens)
 
 
 def load_options(model: PreTrainedModel) -> dict[str, Any]:
@@ -178,7 +188,8 @@ def check_folders(checks: Sequence[FolderCheck]) -> list[Proof | ProofFailed]:
         done = subprocess.run(command, capture_output=True, text=True, cwd=scratch)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            raise ProofFailed(f"the fresh process that loads the saved model died: {reason}")
+            hint = "it was killed; is there enough memory?" if done.returncode < 0 else NOT_UNDERSTOOD
+            raise ProofFailed(f"the fresh process that loads the saved model died: {reason}", hint=hint)
         return [_judged(check, out) for check, out in zip(checks, outs, strict=True)]
 
 
@@ -192,6 +203,7 @@ def _job(check: FolderCheck, out: Path) -> dict[str, Any]:
         "inputs": f"{out}.inputs",
         "out": str(out),
         "generate": check.generates,
+        "text": TEXT,
         "threads": torch.get_num_threads(),
     }
 
@@ -213,6 +225,8 @@ def _proof(check: FolderCheck, out: Path) -> Proof:
     on_disk = parameters_on_disk(check.folder, facts["buffers"])
     if facts["parameters"] != on_disk:
         raise ProofFailed(f"{on_disk:,} parameters are on disk, but {facts['parameters']:,} are loaded from there")
+    if facts["tokens"] != check.tokens:
+        raise ProofFailed("the saved tokenizer does not read a text as the parent's does")
     if on_disk != check.predicted:
         raise ProofFailed(f"{check.predicted:,} parameters were predicted, {on_disk:,} are on disk")
     if (gap := facts.get("cache")) is not None and not gap <= CACHE_TOLERANCE:
@@ -242,7 +256,11 @@ def parameters_on_disk(folder: Path, buffers: Collection[str] = ()) -> int:
 
 def _outputs(model: PreTrainedModel, family: Family, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     there = {name: value.to(model.device) for name, value in inputs.items()}
-    return {name: value.cpu() for name, value in fresh.outputs_of(model, there, stack_paths(model, family)).items()}
+    try:
+        found = fresh.outputs_of(model, there, stack_paths(model, family))
+    except Exception as error:  # a class that cannot take plain tokens, or runs its blocks in a way of its own
+        raise ProofFailed(f"{type(model).__name__} cannot be run on plain tokens: {first_line(error)}") from error
+    return {name: value.cpu() for name, value in found.items()}
 
 
 def _compare(found: dict[str, Tensor], wanted: Wanted) -> float:
@@ -275,7 +293,7 @@ def _skipping(blocks: nn.ModuleList, kept: Sequence[int]) -> Iterator[None]:
     """Dropped blocks hand on what they were given."""
 
     def skip(_module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> Any:  # noqa: ANN401
-        given = args[0] if args else kwargs["hidden_states"]
+        given = _given((args, kwargs))
         return (given, *output[1:]) if isinstance(output, tuple) else given
 
     dropped = [block for number, block in enumerate(blocks, 1) if number not in kept]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 from accelerate import init_empty_weights
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from probescale.errors import UserError
+from probescale.errors import UserError, first_line
 from probescale.files import check_output_folder, whole_folder, write_json
 from probescale.models.counting import count_parameters
 from probescale.models.family import Stack, backbone_prefix, check_layers
 from probescale.models.layer_config import cut_config
 from probescale.models.loading import LoadedModel, quiet_transformers
-from probescale.models.proof import FolderCheck, Proof, answers, check_folder, folder_check, load_options
+from probescale.models.proof import FolderCheck, Proof, ProofFailed, answers, check_folder, folder_check, load_options
 from probescale.models.tokenizers import as_new
 from probescale.progress import waiting
 
@@ -35,16 +37,27 @@ def extract(
     stacks = [(family.stack, kept)]
     if decoder is not None:
         stacks.append(_decoder(loaded, decoder))
-    with init_empty_weights(include_buffers=False):
-        child = type(parent)(cut_config(parent.config, family, kept, decoder), **load_options(parent))
     weights = parent.state_dict()
     for stack, chosen in stacks:
         weights = _renumbered(weights, f"{backbone_prefix(parent)}{stack.blocks}.", stack.first_block_only, chosen)
     weights = weights if share else {name: weight.clone() for name, weight in weights.items()}
-    child.load_state_dict(weights, strict=True, assign=True)  # strict: no weight missing, none left over
+    try:
+        with init_empty_weights(include_buffers=False):
+            child = type(parent)(cut_config(parent.config, family, kept, decoder), **load_options(parent))
+        child.load_state_dict(weights, strict=True, assign=True)  # strict: no weight missing, none left over
+    except Exception as error:  # layers that are not alike, or a config that cannot be cut
+        raise ProofFailed(f"these layers do not fit together in {type(parent).__name__}: {_reason(error)}") from error
     _tie_alike(parent, child)
+    if parent.can_generate():
+        child.generation_config = copy.deepcopy(parent.generation_config)
     cast("nn.Module", child).to(parent.device)
     return replace(loaded, model=child.eval())
+
+
+def _reason(error: Exception) -> str:
+    """torch's list of missing and unexpected keys, or what else it says, in one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) < 300 else f"{text[:300]} ..."
 
 
 def _tie_alike(parent: nn.Module, child: nn.Module) -> None:
@@ -74,7 +87,7 @@ def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, 
     model, family = loaded.model, loaded.family
     params = count_parameters(model, family).total
     with whole_folder(folder) as partial:
-        check = folder_check(model, family, answers(model, family), params, partial)
+        check = folder_check(loaded, answers(model, family), params, partial)
         write_model(loaded, partial)
         proof = prove(check)
         known = {"class": check.model_class, "params": params}
@@ -82,9 +95,14 @@ def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, 
 
 
 def write_model(loaded: LoadedModel, folder: Path) -> None:
-    with quiet_transformers():
-        loaded.model.save_pretrained(folder)
-        as_new(loaded.tokenizer).save_pretrained(folder)
+    try:
+        with quiet_transformers():
+            loaded.model.save_pretrained(folder)
+            as_new(loaded.tokenizer).save_pretrained(folder)
+    except SafetensorError as error:  # how a full disk shows
+        raise UserError(f"the weights cannot be written: {first_line(error)}", field="--out") from error
+    except ValueError as error:  # how transformers refuses settings for generation that contradict each other
+        raise UserError(f"the model cannot be saved: {first_line(error)}", field="MODEL") from error
 
 
 def prove(check: FolderCheck) -> Proof:

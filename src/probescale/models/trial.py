@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from probescale.errors import ProbeScaleError
+from probescale.errors import ProbeScaleError, first_line
 from probescale.models.counting import count_parameters
 from probescale.models.family import Family
 from probescale.models.heads import HEADS, Head
@@ -79,7 +79,7 @@ def _prepare(config: PreTrainedConfig, family: Family, scratch: Path) -> Iterato
         try:
             model = twin(config, family, head)
         except Exception as error:  # a class that does not take our small sizes: told, not hidden
-            yield Prepared(head, "", "", ProofFailed(f"no tiny model can be built to try it: {error}"))
+            yield Prepared(head, "", "any", ProofFailed(f"no tiny model can be built to try it: {first_line(error)}"))
             continue
         if model is None:
             continue
@@ -108,6 +108,8 @@ def _cut(
         return _cut_out(folder, kept, second, out)
     except ProbeScaleError as error:
         return error
+    except Exception as error:  # whatever an unknown class makes of a cut: told, not hidden
+        return ProofFailed(f"{type(error).__name__}: {first_line(error)}")
 
 
 def _cut_out(folder: Path, kept: tuple[int, ...], second: tuple[int, ...] | None, out: Path) -> FolderCheck:
@@ -121,4 +123,4 @@ def _cut_out(folder: Path, kept: tuple[int, ...], second: tuple[int, ...] | None
     child = extract(parent, kept, decoder, share=True)
     predicted = count_parameters(parent.model, parent.family).of(kept, decoder)
     write_model(child, out)
-    return folder_check(child.model, child.family, wanted, predicted, out)
+    return folder_check(child, wanted, predicted, out)

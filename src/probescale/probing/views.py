@@ -16,8 +16,6 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 from probescale.models.batching import Tokens, encode
 from probescale.tasks.data import Examples, TaggedSentences
 
-WORD_POOLINGS = ("token", "token_mean")
-
 
 @dataclass(frozen=True)
 class View:

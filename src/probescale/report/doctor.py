@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from probescale.doctor import Examination
 from probescale.models.heads import HEADS
+from probescale.report.examination import UNUSABLE, Examination
 from probescale.report.table import Table
 
 
@@ -33,7 +33,13 @@ def _facts(found: Examination) -> Table:
         ("tied weights", ties),
         ("weights", found.weights),
     ]
-    return Table(f"{found.model}: supported", ("", ""), tuple(rows), words=2)
+    return Table(f"{found.model}: {_verdict(found)}", ("", ""), tuple(rows), words=2)
+
+
+def _verdict(found: Examination) -> str:
+    if found.tried and found.tried.failures:
+        return "not every cut can be proved"
+    return "supported build, but this folder is not usable as it is" if found.weights == UNUSABLE else "supported"
 
 
 def _parameters(found: Examination) -> Table:

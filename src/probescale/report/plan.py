@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from probescale.planning import Plan, Size
 from probescale.report.table import Table
+from probescale.selection.planning import Plan, Size
 
 
 def plan_table(plan: Plan) -> Table:
@@ -11,15 +11,15 @@ def plan_table(plan: Plan) -> Table:
     timed = plan.sizes[0].milliseconds is not None
     header = ("layers", "parameters", "of\ntotal", "of\nlayers", "times\nsmaller", "GFLOPs", "on disk")
     rows = [_row(size, plan, timed) for size in plan.sizes]
-    within = frozenset(i for i, size in enumerate(plan.sizes) if plan.fits is not None and size.k <= plan.fits)
-    return Table(plan_title(plan), header + (("ms",) if timed else ()), tuple(rows), within)
+    within = frozenset(i for i, size in enumerate(plan.sizes) if size.within)
+    return Table(plan_title(plan), header + (("ms,\nfloat32",) if timed else ()), tuple(rows), within)
 
 
 def plan_title(plan: Plan) -> str:
     heads = {"none": "no head", "lm": "language modelling head"}
     at = f"{plan.length} tokens" + (f", batch {plan.batch_size}" if plan.sizes[0].milliseconds is not None else "")
     part = f" ({plan.part})" if plan.part else ""
-    return f"{plan.model}: {plan.family}{part}, {heads.get(plan.head, plan.head + ' head')}, {plan.dtype}, {at}"
+    return f"{plan.model}: {plan.family}{part}, {heads.get(plan.head, plan.head + ' head')}, {plan.dtype} on disk, {at}"
 
 
 def plan_facts(plan: Plan) -> list[str]:
@@ -33,7 +33,8 @@ def plan_facts(plan: Plan) -> list[str]:
         f"rest {p.rest:,}"
     ]
     if plan.fits:
-        facts.append(f"{plan.budget}: up to {plan.fits} layers fit")
+        alike = "" if len(set(p.layers)) == 1 and plan.sizes[0].milliseconds is None else "neighbouring "
+        facts.append(f"{plan.budget}: up to {plan.fits} {alike}layers fit")
     elif plan.fits == 0:
         facts.append(f"{plan.budget}: nothing fits")
     return [*facts, *plan.notes]
@@ -46,7 +47,7 @@ def _row(size: Size, plan: Plan, timed: bool) -> tuple[str, ...]:
         f"{size.ratio_total:.1%}",
         f"{size.ratio_layers:.1%}",
         f"{plan.parameters.total / size.params:.2f}",
-        f"{size.gflops:.2f}",
+        "unknown" if size.gflops is None else f"{size.gflops:.2f}",
         f"{size.megabytes:,.0f} MB",
     )
     return (*cells, f"{size.milliseconds:.1f}") if timed else cells

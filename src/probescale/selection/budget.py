@@ -15,11 +15,12 @@ _NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
 # What stands behind the number -> unit, and how many of the unit it is. Case does not matter.
 _UNITS: dict[str, tuple[Unit, float]] = {
     "": ("parameters", 1), "k": ("parameters", 10**3), "m": ("parameters", 10**6), "b": ("parameters", 10**9),
+    "mflop": ("gflops", 1e-3), "gflop": ("gflops", 1), "tflop": ("gflops", 1e3),
     "mflops": ("gflops", 1e-3), "gflops": ("gflops", 1), "tflops": ("gflops", 1e3),
     "kb": ("megabytes", 1e-3), "mb": ("megabytes", 1), "gb": ("megabytes", 1e3),
     "ms": ("milliseconds", 1), "s": ("milliseconds", 1e3),
 }  # fmt: skip
-_HINT = "write 82M (parameters), 23% (of all parameters), 5x (times fewer), 12 GFLOPs, 150MB, 20ms, or give k"
+_HINT = "write 82M (parameters), 23% (of all parameters), 5x (times fewer), 12 GFLOPs, 150MB or 20ms"
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,10 @@ def parse_budget(
     """
     field = f"{where}budget"
     listed = list(budget) if isinstance(budget, (list, tuple)) else [] if budget is None else [budget]
-    texts = [part.strip() for one in listed for part in str(one).split(",")]
+    plain = [re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", str(one)) for one in listed]  # 82,000,000
+    texts = [part.strip() for one in plain for part in one.split(",")]
     if not texts and k is None:
-        raise UserError("give a budget, k, or both", field=field, hint=_HINT)
+        raise UserError("give a budget, k, or both", field=field, hint=f"{_HINT}; or k layers")
     if k is not None and k < 1:
         raise UserError(f"k is {k}", field=f"{where}k", hint="keep at least one layer")
     text = ", ".join([*texts, *([f"k={k}"] if k is not None else [])])

@@ -52,7 +52,7 @@ def select(
 
     `costs` holds what layers cost in units other than parameters, for those that the budget limits.
     """
-    lookup(STRATEGIES, strategy, field="selection.strategy")
+    lookup(STRATEGIES, strategy, field=f"{budget.where}strategy")
     layers = len(relevance)
     if budget.k is not None and budget.k > layers:
         raise UserError(

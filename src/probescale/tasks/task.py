@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from probescale.config import ProbeConfig, TaskConfig
+from probescale.config import WORD_POOLINGS, ProbeConfig, TaskConfig
 from probescale.errors import UserError, lookup
 from probescale.tasks.data import (
     Examples,
@@ -83,7 +83,7 @@ def _probe_data(
     if probe.property is not None:
         lookup(PROPERTIES, probe.property, field=f"{field}.property")
         return without_repeats(load_property(probe.property, probe.data, train.texts, seed, field=field), dev)
-    if probe.pooling in ("token", "token_mean"):
+    if probe.pooling in WORD_POOLINGS:
         if probe.data is None:
             raise UserError(
                 "a token probe needs data with a tag a word", field=field, hint="add data: with a CoNLL file"

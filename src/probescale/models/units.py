@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import psutil
 import torch
-import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from probescale.errors import UserError
+from probescale.files import size_text
 from probescale.models.cost import Cost, parameter_cost
 from probescale.models.counting import count_flops
+from probescale.models.facts import refuse_longer
 from probescale.models.family import Family
-from probescale.models.heads import Head, class_name
+from probescale.models.heads import Head, build_empty
 from probescale.models.latency import measure_latency
 from probescale.models.parameters import Parameters
 from probescale.progress import waiting
@@ -50,9 +53,19 @@ def milliseconds_of(
     batch_size: int,
     model: PreTrainedModel | None = None,
 ) -> Cost:
-    """Measured now, on this machine. A model with random weights is built where none is given: it is as fast."""
+    """Measured now, on this machine, in float32. Where no model is given one with random weights is built: as fast."""
+    refuse_longer(length, family.longest_input(config))
     with waiting("measuring this machine"):
-        if model is None:
-            model = getattr(transformers, class_name(family, config, head) or family.backbone)(config).eval()
-        assert model is not None
-        return measure_latency(model, family, length, batch_size)
+        return measure_latency(model or _random(config, family, head), family, length, batch_size)
+
+
+def _random(config: PreTrainedConfig, family: Family, head: Head) -> PreTrainedModel:
+    empty = build_empty(family, config, head, field="--budget")
+    needed, free = 4 * sum(p.numel() for p in empty.parameters()), psutil.virtual_memory().available
+    if needed > 0.8 * free:
+        raise UserError(
+            f"measuring time needs {size_text(needed)} of memory, {size_text(free)} are free",
+            field="--budget",
+            hint="use a budget in parameters, GFLOPs or MB",
+        )
+    return type(empty)(config).eval()

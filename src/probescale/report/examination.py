@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from transformers import PreTrainedModel
 
-from probescale.config import parse, to_yaml
+from probescale.config import WORD_POOLINGS, parse, to_yaml
 from probescale.errors import UserError
 from probescale.files import Record, size_text
 from probescale.models.architecture import Architecture, read_architecture
@@ -19,7 +19,7 @@ from probescale.selection.budget import parse_budget
 from probescale.selection.select import select
 from probescale.sources import is_local, model_folder
 
-WORDS = ("token", "token_mean")  # poolings of tagging
+UNUSABLE = "not usable"
 
 
 class Tried(Record):
@@ -114,7 +114,7 @@ def _poolings(what: Architecture) -> tuple[str, ...]:
     own = what.family.pooling
     others = ["mean", "max", "last"] if own == "last" else ["mean", "max"]
     special = ["cls", "sep"] if own == "cls" else []
-    return tuple(dict.fromkeys((own, *special, *others, *WORDS)))
+    return tuple(dict.fromkeys((own, *special, *others, *WORD_POOLINGS)))
 
 
 def _weights(what: Architecture) -> tuple[str, list[str]]:
@@ -126,7 +126,7 @@ def _weights(what: Architecture) -> tuple[str, list[str]]:
         files = weight_files(folder, allow_pickle=False, field="weights")
         check_local_model(what.source, field="MODEL")
     except UserError as error:
-        return "not usable", [f"{error.message}; {error.hint}" if error.hint else error.message]
+        return UNUSABLE, [f"{error.message}; {error.hint}" if error.hint else error.message]
     stored = str(getattr(what.config, "dtype", None) or "float32").removeprefix("torch.")
     stored = "quantised, computed in float32" if files[0].suffix == ".gguf" else stored
     size = size_text(sum(path.stat().st_size for path in files))
@@ -154,10 +154,9 @@ def _notes(what: Architecture, parameters: Parameters) -> Iterator[str]:
         yield "`run` selects among the encoder's layers; `extract --keep-decoder` cuts the decoder too."
     if family.pooling == "last":
         yield "A decoder: a text is read at its last token; where there is no padding token, the end token serves."
-    smallest = parameters.total / parameters.of(parameters.fixed or [1])
     yield (
-        f"The embeddings are {parameters.embeddings / parameters.total:.0%} of the parameters: one layer alone is "
-        f"{smallest:.1f} times smaller than all of it."
+        f"The embeddings are {parameters.embeddings / parameters.total:.0%} of the parameters: with a single layer it "
+        f"is {parameters.total / parameters.smallest:.1f} times smaller."
     )
 
 

@@ -24,9 +24,10 @@ class Size(Record):
     params: int
     ratio_total: float
     ratio_layers: float
-    gflops: float
+    gflops: float | None  # None: cannot be counted without values
     megabytes: float
     milliseconds: float | None = None
+    within: bool = False  # fits the budget
 
 
 class Plan(Record):
@@ -51,19 +52,15 @@ def plan(
     budget: Budget | None = None,
     *,
     head: str = "none",
-    length: int = 128,
     batch_size: int = 1,
     dtype: str = "float32",
     milliseconds: Cost | None = None,
 ) -> Plan:
     """Per number of layers: what it has and costs; and the most that fit the budget, or why none does."""
     parameters, layers = facts.parameters, len(facts.parameters.layers)
-    costs: dict[Unit, Cost] = {
-        "gflops": facts.gflops,
-        "megabytes": parameter_cost(parameters).times(BYTES[dtype] / 1e6),
-    }
-    if milliseconds is not None:
-        costs["milliseconds"] = milliseconds
+    megabytes = parameter_cost(parameters).times(BYTES[dtype] / 1e6)
+    known: dict[Unit, Cost | None] = {"gflops": facts.gflops, "megabytes": megabytes, "milliseconds": milliseconds}
+    costs: dict[Unit, Cost] = {unit: cost for unit, cost in known.items() if cost is not None}
     fits, why_not = _fits(budget, parameters, costs) if budget else (None, [])
     return Plan(
         model=model,
@@ -73,9 +70,9 @@ def plan(
         parameters=parameters,
         head=head,
         dtype=dtype,
-        length=length,
+        length=facts.length,
         batch_size=batch_size,
-        sizes=tuple(_size(k, parameters, costs) for k in range(layers, 0, -1)),
+        sizes=tuple(_size(k, parameters, costs, budget) for k in range(layers, 0, -1)),
         budget=budget.text if budget else None,
         fits=fits,
         notes=(*why_not, *_notes(facts)),
@@ -90,18 +87,21 @@ def _fits(budget: Budget, parameters: Parameters, costs: Mapping[Unit, Cost]) ->
         return 0, [f"{error.message}.", f"{error.hint[0].upper()}{error.hint[1:]}."]
 
 
-def _size(k: int, parameters: Parameters, costs: Mapping[Unit, Cost]) -> Size:
+def _size(k: int, parameters: Parameters, costs: Mapping[Unit, Cost], budget: Budget | None) -> Size:
     kept = range(1, k + 1)
     ratio_total, ratio_layers = parameters.ratios(kept)
-    timed = costs.get("milliseconds")
+    counted, timed = costs.get("gflops"), costs.get("milliseconds")
+    every: dict[Unit, Cost] = {**costs, "parameters": parameter_cost(parameters)}
+    limits = [(every[limit.unit], limit) for limit in (budget.limits if budget else ()) if limit.unit in every]
     return Size(
         k=k,
         params=parameters.of(kept),
         ratio_total=ratio_total,
         ratio_layers=ratio_layers,
-        gflops=costs["gflops"].of(kept),
+        gflops=counted.of(kept) if counted else None,
         megabytes=costs["megabytes"].of(kept),
         milliseconds=timed.of(kept) if timed else None,
+        within=bool(limits) and all(cost.of(kept) <= limit.most(cost.total) for cost, limit in limits),
     )
 
 
@@ -115,7 +115,7 @@ def _notes(facts: Facts) -> Sequence[str]:
         notes.append(f"The decoder's {len(parameters.decoder)} layers are kept whole here.")
     share = parameters.embeddings / parameters.total
     if share > 0.1:
-        most = parameters.total / parameters.of(parameters.fixed or [1])
+        most = parameters.total / parameters.smallest
         notes.append(
             f"The embeddings are {share:.0%} of it: dropping layers alone makes it at most {most:.1f} times smaller."
         )
