@@ -91,6 +91,7 @@ def test_flops_of_a_language_model_count_the_vocabulary():
     assert (with_head.fixed - without.fixed) * 1e9 == pytest.approx(2 * 16 * 64 * 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", ["none", "sentence", "token", "regression", "lm"])
 @pytest.mark.parametrize("family", sorted(DESCRIPTIONS))
 def test_operations_of_every_family_and_head_are_counted(family, head):

@@ -166,6 +166,7 @@ def test_extract_refuses_to_write_what_it_cannot_prove(model_folder, tmp_path, m
         )
 
 
+@pytest.mark.slow
 def test_what_a_cut_records(model_folder, tmp_path):
     record = cut_to_folder(str(model_folder("roberta")), (4, 1, 1), tmp_path / "cut")
     assert record == json.loads((tmp_path / "cut" / "probescale.json").read_text())

@@ -88,6 +88,7 @@ def count(module: torch.nn.Module) -> int:
     return sum(p.numel() for p in module.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name", "published"),
     [pytest.param(kind, *row, id=row[0]) for kind, rows in COUNTS.items() for row in rows.items()],
