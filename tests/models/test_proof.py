@@ -232,10 +232,12 @@ def test_settings_of_generation_stay(tmp_path):
     model.generation_config.update(eos_token_id=[4, 7, 9], max_new_tokens=11)
     model.save_pretrained(tmp_path / "parent")
     twin_tokenizer().save_pretrained(tmp_path / "parent")
+    change_json(tmp_path / "parent" / "generation_config.json", temperature=0.6)  # without sampling: old models do so
     cut_to_folder(str(tmp_path / "parent"), (1, 3), tmp_path / "cut")
     kept = json.loads((tmp_path / "cut" / "generation_config.json").read_text())
     assert kept["eos_token_id"] == [4, 7, 9]
     assert kept["max_new_tokens"] == 11
+    assert kept["temperature"] == 0.6
 
 
 def test_layers_that_are_not_alike_are_refused_and_nothing_is_written(cli, tmp_path):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,9 +12,10 @@ from typing import Any, cast
 from accelerate import init_empty_weights
 from safetensors import SafetensorError
 from torch import Tensor, nn
+from transformers import GenerationConfig, PreTrainedModel
 
 from probescale.errors import UserError, first_line
-from probescale.files import check_output_folder, whole_folder, write_json
+from probescale.files import check_output_folder, whole_folder, write_json, write_text
 from probescale.models.counting import count_parameters
 from probescale.models.family import Stack, backbone_prefix, check_layers
 from probescale.models.layer_config import cut_config
@@ -96,13 +98,26 @@ def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, 
 
 def write_model(loaded: LoadedModel, folder: Path) -> None:
     try:
-        with quiet_transformers():
+        with quiet_transformers(), _generation_settings(loaded.model, folder):
             loaded.model.save_pretrained(folder)
             as_new(loaded.tokenizer).save_pretrained(folder)
     except SafetensorError as error:  # how a full disk shows
         raise UserError(f"the weights cannot be written: {first_line(error)}", field="--out") from error
-    except ValueError as error:  # how transformers refuses settings for generation that contradict each other
-        raise UserError(f"the model cannot be saved: {first_line(error)}", field="MODEL") from error
+
+
+@contextmanager
+def _generation_settings(model: PreTrainedModel, folder: Path) -> Iterator[None]:
+    """Write them as they are: transformers reads settings that contradict each other, but refuses to save them."""
+    settings = model.generation_config if model.can_generate() else None
+    if settings is None:
+        yield
+        return
+    model.generation_config = GenerationConfig.from_model_config(model.config)
+    try:
+        yield
+        write_text(folder / "generation_config.json", settings.to_json_string())
+    finally:
+        model.generation_config = settings
 
 
 def prove(check: FolderCheck) -> Proof:
