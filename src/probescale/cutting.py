@@ -10,7 +10,8 @@ from probescale.files import check_output_folder, whole_folder, write_json
 from probescale.models.families import family_of
 from probescale.models.loading import load_as_saved, read_config
 from probescale.models.memory import give_back
-from probescale.models.proof import folder_check, parents_answers
+from probescale.models.parent import parents_answers
+from probescale.models.proof import folder_check
 from probescale.models.surgery import RECORD, extract, prove, record_of, write_model
 from probescale.progress import waiting
 from probescale.provenance import provenance

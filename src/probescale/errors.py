@@ -38,6 +38,16 @@ class Problems(UserError):  # noqa: N818 - several of them
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 
+NOT_UNDERSTOOD = "nothing was written; this model's build is not understood yet"
+
+
+class ProofFailed(UserError):  # noqa: N818 - what happened
+    """A cut that does not answer as it should. Nothing is written."""
+
+    def __init__(self, message: str, *, hint: str = NOT_UNDERSTOOD) -> None:
+        super().__init__(message, field="proof", hint=hint)
+
+
 def first_line(error: BaseException) -> str:
     """What a library's error says, in one line; its name where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -20,7 +20,8 @@ from probescale.models.cost import Cost
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.parameters import Parameters
-from probescale.models.proof import check_in_memory, parents_answers
+from probescale.models.parent import parents_answers
+from probescale.models.proof import check_in_memory
 from probescale.models.surgery import extract, record_of, save_model
 from probescale.models.units import costs_of
 from probescale.probing.probe import check_probes, probe

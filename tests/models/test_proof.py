@@ -13,11 +13,12 @@ from transformers import AutoConfig, AutoModel
 
 from conftest import LAYERS
 from probescale.cutting import cut_to_folder
-from probescale.errors import UserError
+from probescale.errors import ProofFailed, UserError
 from probescale.models import surgery
 from probescale.models.families import FAMILIES
 from probescale.models.loading import load_as_saved
-from probescale.models.proof import Proof, ProofFailed, check_folders, check_in_memory, folder_check, parents_answers
+from probescale.models.parent import parents_answers
+from probescale.models.proof import Proof, check_folders, check_in_memory, folder_check
 from probescale.models.surgery import extract, save_model, write_model
 from probescale.models.twin import twin, twin_tokenizer
 

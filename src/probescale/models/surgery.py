@@ -14,13 +14,14 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedModel
 
-from probescale.errors import UserError, first_line
+from probescale.errors import ProofFailed, UserError, first_line
 from probescale.files import check_output_folder, whole_folder, write_json, write_text
 from probescale.models.counting import count_parameters
 from probescale.models.family import Stack, backbone_prefix, check_layers
 from probescale.models.layer_config import cut_config
 from probescale.models.loading import LoadedModel, quiet_transformers
-from probescale.models.proof import FolderCheck, Proof, ProofFailed, answers, check_folder, folder_check, load_options
+from probescale.models.parent import answers
+from probescale.models.proof import FolderCheck, Proof, check_folder, folder_check, load_options
 from probescale.models.tokenizers import as_new
 from probescale.progress import waiting
 

@@ -11,20 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from probescale.errors import ProbeScaleError, first_line
+from probescale.errors import ProbeScaleError, ProofFailed, first_line
 from probescale.models.counting import count_parameters
 from probescale.models.family import Family
 from probescale.models.heads import HEADS, Head
 from probescale.models.loading import load_as_saved, quiet_transformers
-from probescale.models.proof import (
-    FolderCheck,
-    Proof,
-    ProofFailed,
-    check_folders,
-    folder_check,
-    parents_answers,
-    stack_paths,
-)
+from probescale.models.parent import parents_answers, stack_paths
+from probescale.models.proof import FolderCheck, Proof, check_folders, folder_check
 from probescale.models.surgery import extract, write_model
 from probescale.models.twin import twin, twin_tokenizer
 
