@@ -13,11 +13,9 @@ from conftest import write_csv
 from probescale.checks import load_config
 from probescale.models.architecture import Architecture, counts_of, facts_of, read_architecture
 from probescale.models.cost import Cost
-from probescale.models.counting import count_from_config
 from probescale.models.facts import Facts, known_facts
 from probescale.models.families import FAMILIES
 from probescale.models.parameters import Parameters
-from probescale.models.shapes import known_name, names
 from probescale.models.twin import twin_config
 from probescale.report.examination import examine
 from probescale.selection.budget import parse_budget
@@ -69,15 +67,6 @@ def test_what_is_stored_of_a_shape_is_what_the_meta_device_counts(name):
         assert stored.gflops.layers == pytest.approx(counted.gflops.layers)
         assert stored.gflops.fixed == pytest.approx(counted.gflops.fixed, abs=1e-9)
         assert stored.model_dump(exclude={"gflops"}) == counted.model_dump(exclude={"gflops"})
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", sorted({known_name(name) or "" for name in names()}))
-def test_every_stored_shape_is_counted_anew(name):
-    stored, what = known_facts(name, 32), read_architecture(name)
-    assert stored is not None
-    assert stored.parameters == count_from_config(what.config, what.family, head="none")
-    assert what.family.name in FAMILIES
 
 
 def test_coefficients_of_a_folder(model_folder):

@@ -14,7 +14,7 @@ import numpy as np
 
 from probescale.checks import check_budget
 from probescale.config import RunConfig, to_yaml
-from probescale.errors import UserError
+from probescale.errors import ProofFailed, UserError
 from probescale.files import check_output_folder, write_json, write_text
 from probescale.models.cost import Cost
 from probescale.models.counting import count_parameters
@@ -213,9 +213,10 @@ def _work_folder(out: Path, config: RunConfig, made: dict[str, Any]) -> Iterator
         write_text(mark, identity)
     try:
         yield work
+    except ProofFailed:
+        raise  # not the settings are wrong: what was trained stays
     except UserError:
-        if not (work / "scores.json").exists():
-            shutil.rmtree(work)  # nothing here is worth going on with
+        shutil.rmtree(work)  # nothing here is worth going on with
         raise
     shutil.rmtree(work / "measured")
     mark.unlink()

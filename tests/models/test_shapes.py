@@ -14,6 +14,7 @@ from transformers import (
     T5EncoderModel,
 )
 
+from probescale.models.facts import known_facts
 from probescale.models.shapes import built_in, names
 
 COUNTS = {
@@ -100,6 +101,11 @@ def test_parameters_are_as_published(kind, name: str, published: int) -> None:
         # transformers shares the output layer of every T5 it builds; loading these checkpoints separates it again
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
     assert count(model) == published
+    stored = known_facts(name)
+    assert stored is not None
+    if kind is AutoModel:  # without a head, as what is stored
+        assert stored.parameters.total == published
+    assert len(stored.parameters.layers) == config_of(name).num_hidden_layers
 
 
 def test_every_shape_is_counted() -> None:

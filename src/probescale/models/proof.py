@@ -27,6 +27,8 @@ from probescale.models.parent import Wanted, outputs, stack_paths
 from probescale.models.tokenizers import as_new
 
 CACHE_TOLERANCE = 1e-3  # one token at a time adds up in another order
+# Looking for garbage while libraries are imported would take a second.
+START = "import gc, sys; gc.disable(); exec(compile(open(sys.argv.pop(1)).read(), 'fresh.py', 'exec'))"
 TEXT = "The 3 naïve foxes' plan, (un)like others: jump!"
 
 
@@ -88,9 +90,8 @@ def check_folders(checks: Sequence[FolderCheck]) -> list[Proof | ProofFailed]:
         outs = [Path(scratch) / str(number) for number in range(len(checks))]
         jobs = [_job(check, out) for check, out in zip(checks, outs, strict=True)]
         (Path(scratch) / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
-        # As text, from an empty folder: no file beside the program or the user can be imported by mistake.
-        program = Path(fresh.__file__).read_text(encoding="utf-8")
-        command = [sys.executable, "-c", program, "jobs.json"]
+        # From an empty folder: no file beside the program or the user can be imported by mistake.
+        command = [sys.executable, "-c", START, fresh.__file__, "jobs.json"]
         done = subprocess.run(command, capture_output=True, text=True, cwd=scratch)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
