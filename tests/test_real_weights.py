@@ -123,7 +123,7 @@ def test_the_papers_two_qnli_probes_on_real_data():
                     {"name": "pos", "weight": 0.5, "pooling": "token", "data": words},
                 ],
             },
-            "probing": {"max_examples": 1500, "penalties": [0.01, 0.1]},
+            "probing": {"max_examples": 1500, "penalties": [0.01, 0.1], "selectivity": False, "code_length": False},
             "selection": {"k": 6},
         }
     )

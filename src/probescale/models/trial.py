@@ -15,7 +15,7 @@ from probescale.errors import ProbeScaleError, ProofFailed, first_line
 from probescale.models.counting import count_parameters
 from probescale.models.family import Family
 from probescale.models.heads import HEADS, Head
-from probescale.models.loading import load_as_saved, quiet_transformers
+from probescale.models.loading import LoadedModel, load_as_saved, quiet_transformers
 from probescale.models.parent import parents_answers, stack_paths
 from probescale.models.proof import FolderCheck, Proof, check_folders, folder_check
 from probescale.models.surgery import extract, write_model
@@ -77,36 +77,39 @@ def _prepare(config: PreTrainedConfig, family: Family, scratch: Path) -> Iterato
         if model is None:
             continue
         for stored in ("", *STORED, "sharded") if head == "none" else ("",):
-            parent = scratch / f"{head}-{stored}"
-            _save(model, stored, parent)
+            parent = _saved(model, stored, scratch / f"{head}-{stored}")
             for cut in ["gaps"] if stored else ["all", "gaps"] if head not in ("none", "lm") else cuts:
                 label = f"{cut}, {stored}" if stored else cut
                 folder = scratch / f"{head}-{stored}-{cut}"
-                ready = _cut(parent, cuts[cut], SECOND.get(cut), folder)
+                ready = _cut(parent, cuts[cut], SECOND.get(cut), folder) if isinstance(parent, LoadedModel) else parent
                 yield Prepared(head, type(model).__name__, label, ready)
 
 
-def _save(model: PreTrainedModel, stored: str, folder: Path) -> None:
+def _saved(model: PreTrainedModel, stored: str, folder: Path) -> LoadedModel | ProbeScaleError:
+    """The model, written to disk and read again as a user's would be."""
     with quiet_transformers():
         options: dict[str, Any] = {"max_shard_size": "10KB"} if stored == "sharded" else {}
         saved = model.to(STORED[stored]) if stored in STORED else model.float()  # type: ignore[arg-type]
         saved.save_pretrained(folder, **options)
         twin_tokenizer().save_pretrained(folder)
+    try:
+        return load_as_saved(str(folder), dtype="auto")
+    except ProbeScaleError as error:
+        return error
 
 
 def _cut(
-    folder: Path, kept: tuple[int, ...], second: tuple[int, ...] | None, out: Path
+    parent: LoadedModel, kept: tuple[int, ...], second: tuple[int, ...] | None, out: Path
 ) -> FolderCheck | ProbeScaleError:
     try:
-        return _cut_out(folder, kept, second, out)
+        return _cut_out(parent, kept, second, out)
     except ProbeScaleError as error:
         return error
     except Exception as error:  # whatever an unknown class makes of a cut: told, not hidden
         return ProofFailed(f"{type(error).__name__}: {first_line(error)}")
 
 
-def _cut_out(folder: Path, kept: tuple[int, ...], second: tuple[int, ...] | None, out: Path) -> FolderCheck:
-    parent = load_as_saved(str(folder), dtype="auto")
+def _cut_out(parent: LoadedModel, kept: tuple[int, ...], second: tuple[int, ...] | None, out: Path) -> FolderCheck:
     decoder = second if parent.family.decoder_layers(parent.model) is not None else None
     wanted = parents_answers(parent.model, parent.family, kept, decoder)
     whole = parents_answers(parent.model, parent.family, tuple(range(1, parent.layers + 1)))
