@@ -110,6 +110,7 @@ def outcomes(tmp_path_factory):
     return dict(zip((*FAULTS, nothing), check_folders(checks), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_faults_are_found(outcomes, fault):
     assert isinstance(outcomes[fault], ProofFailed)
@@ -117,6 +118,7 @@ def test_faults_are_found(outcomes, fault):
         raise outcomes[fault]
 
 
+@pytest.mark.slow
 def test_a_good_cut_passes(outcomes):
     found = outcomes[nothing]
     assert isinstance(found, Proof)

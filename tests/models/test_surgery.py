@@ -65,6 +65,7 @@ def fresh_logits(model_folder, tmp_path_factory):
     return dict(np.load(folder / "out.npz")), folders
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", [name for name in KEPT if name != "reordered"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_fresh_process_gives_the_parents_logits_with_layers_skipped(fresh_logits, model_folder, family, cut):
@@ -81,6 +82,7 @@ def test_fresh_process_gives_the_parents_logits_with_layers_skipped(fresh_logits
         assert np.abs(found - whole).max() > 1e-3, "the cut changed nothing: the test would prove nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_config_and_weights_on_disk_agree(fresh_logits, family):
     for name, kept in KEPT.items():
