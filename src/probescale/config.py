@@ -216,6 +216,17 @@ class SelectionConfig(Section):
     k: Int | None = Field(
         default=None, ge=1, description="Number of layers, instead of a budget; with one: at most so many."
     )
+    keep: tuple[Int, ...] = Field(default=(), description="Layers that are always kept, such as [1].")
+    gap: Int = Field(default=1, ge=1, le=10**4, description="Smallest distance between two kept layers; 1: any.")
+    neighbours: bool = Field(default=False, description="Keep neighbouring layers only, whatever the strategy.")
+    sample: Int = Field(
+        default=1000, ge=20, le=10**9, description="Most examples with which stitched strategies probe subnetworks."
+    )
+    passes: float = Field(
+        default=30,
+        gt=0,
+        description="Most that stitched_search and exhaustive may cost, in passes of the sample through the model.",
+    )
     length: Int = Field(default=128, ge=1, le=10**6, description="Tokens of a text, for budgets in GFLOPs and ms.")
     batch_size: Int = Field(default=1, ge=1, le=10**6, description="Texts in a batch, for budgets in ms.")
 
@@ -234,6 +245,9 @@ class RecoveryConfig(Section):
     batch_size: Int = Field(default=32, ge=1, le=10**6, description="Examples per step.")
     warmup: float = Field(default=0.1, ge=0, lt=1, description="Part of all steps spent warming up.")
     weight_decay: float = Field(default=0.01, ge=0, description="AdamW's weight decay.")
+    dropout: float | None = Field(
+        default=None, ge=0, lt=1, description="While training. Left out: the model's own; 0 is faster on a CPU."
+    )
 
 
 class RunConfig(Section):

@@ -152,7 +152,7 @@ class _Measurer:
         return (
             f"fine-tuning on {len(self.task.train):,} examples, epochs {r.epochs}, AdamW, learning rate "
             f"{r.learning_rate:g}, batch size {r.batch_size}, warm-up {r.warmup:g}, weight decay {r.weight_decay:g}, "
-            f"seed {self.config.seed}"
+            f"{'' if r.dropout is None else f'dropout {r.dropout:g}, '}seed {self.config.seed}"
         )
 
     def measure(

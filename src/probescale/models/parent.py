@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from probescale.errors import ProofFailed, first_line
 from probescale.models import fresh
 from probescale.models.family import Family, backbone_prefix
+from probescale.models.wiring import given, removing, wired
 
 TOLERANCE = 1e-5  # of the largest number: the same operations on the same weights
 TOKENS = 12
@@ -115,16 +116,12 @@ def _skipping(blocks: nn.ModuleList, kept: Sequence[int]) -> Iterator[None]:
     """Dropped blocks hand on what they were given."""
 
     def skip(_module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> Any:  # noqa: ANN401
-        given = _given((args, kwargs))
-        return (given, *output[1:]) if isinstance(output, tuple) else given
+        state = given((args, kwargs))
+        return (state, *output[1:]) if isinstance(output, tuple) else state
 
     dropped = [block for number, block in enumerate(blocks, 1) if number not in kept]
-    handles = [block.register_forward_hook(skip, with_kwargs=True) for block in dropped]
-    try:
+    with removing([block.register_forward_hook(skip, with_kwargs=True) for block in dropped]):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _by_hand(
@@ -133,26 +130,13 @@ def _by_hand(
     """Call blocks in any order: each with the arguments it has in the parent, and the state that has come so far."""
     with ExitStack() as replaced:
         for blocks, kept in stacks:
-            calls: dict[nn.Module, tuple[tuple, dict[str, Any]]] = {}
-            handles = [block.register_forward_pre_hook(lambda b, a, k, calls=calls: calls.update({b: (a, k)}),
-                                                       with_kwargs=True) for block in blocks]  # fmt: skip
-            outputs(model, family, inputs)
-            for handle in handles:
-                handle.remove()
-            state = _given(calls[blocks[0]])
+            wiring = wired(list(blocks), lambda: outputs(model, family, inputs))
+            state = wiring.embedded
             with torch.inference_mode(), fresh.computing_in_float32(model, stack_paths(model, family)):
-                for number in kept:
-                    args, kwargs = calls[blocks[number - 1]]
-                    out = blocks[number - 1](state, *args[1:], **kwargs) if args else blocks[number - 1](
-                        **kwargs | {"hidden_states": state})  # fmt: skip
-                    state = out[0] if isinstance(out, tuple) else out
+                for layer in kept:
+                    state = wiring.through(layer, state)
             replaced.callback(_replace_output(blocks[-1], state).remove)
         return outputs(model, family, inputs)
-
-
-def _given(call: tuple[tuple, dict[str, Any]]) -> Tensor:
-    args, kwargs = call
-    return args[0] if args else kwargs["hidden_states"]
 
 
 def _replace_output(block: nn.Module, state: Tensor) -> Any:  # noqa: ANN401 - torch's handle

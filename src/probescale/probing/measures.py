@@ -13,6 +13,7 @@ import numpy as np
 from probescale.probing.targets import Target
 
 DRAWS = 1000
+KEPT_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Estimate:
     value: float
     low: float
     high: float
+    drawn: tuple[float, ...] = ()  # what it is in the first draws, to see how sure a selection is
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Resampling:
         parts = np.array_split(self.weights, max(1, self.weights.size // 2**20))  # as floats, a part at a time
         drawn = value(np.concatenate([part.astype(np.float64) @ sums for part in parts]))
         low, high = np.nanquantile(drawn, (0.025, 0.975))
-        return Estimate(float(value(sums.sum(0))), float(low), float(high))
+        return Estimate(float(value(sums.sum(0))), float(low), float(high), tuple(drawn[:KEPT_DRAWS].tolist()))
 
 
 def measure(answers: Answers, resampling: Resampling) -> dict[str, Estimate]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +24,14 @@ from probescale.models.memory import give_back
 from probescale.models.tokenizers import tokenizer_fingerprint
 from probescale.probing.cache import Features, Store, Writer
 from probescale.probing.sites import Site, sites_of, states_at
+from probescale.probing.subnetworks import ends_of, run_subnetworks
 from probescale.probing.views import View, tokenise
 from probescale.progress import progress
+from probescale.subsets import Subset
 from probescale.tasks.data import Examples, TaggedSentences
 
 BATCHES_KEPT = 8  # after so many, freed memory is given back
+Reader = Callable[[dict[str, Tensor], Callable[[int, Tensor], None]], None]  # (inputs, receive(site's number, state))
 FORMAT = 1  # of what is stored; a change makes older entries unused
 
 
@@ -48,10 +51,15 @@ def represent(
     max_length: int = 128,
     batch_tokens: int = 2048,
     granularity: Sequence[Granularity] = ("layer",),
+    subnetworks: Sequence[Subset] = (),
     title: str = "representations",
 ) -> list[Features]:
-    """Features for every request, from the store where they are known; requests on the same inputs share a pass."""
-    sites = sites_of(loaded, granularity)
+    """Features for every request, from the store where they are known; requests on the same inputs share a pass.
+
+    With `subnetworks`, the sites are their ends, each run as if it had been cut out.
+    """
+    sites = ends_of(loaded, subnetworks) if subnetworks else sites_of(loaded, granularity)
+    read = partial(run_subnetworks, loaded, subnetworks) if subnetworks else partial(_run_hooked, loaded, sites)
     keys = [key_of(loaded, request, max_length, sites) for request in requests]
     found = {key: store.find(key) for key in dict.fromkeys(keys)}
     missing = {key: request for key, request in zip(keys, requests, strict=True) if found[key] is None}
@@ -59,7 +67,7 @@ def represent(
         with store.locked(list(shared)):
             found |= {key: store.find(key) for key in shared}  # another process may have been first
             if wanted := {key: request for key, request in shared.items() if found[key] is None}:
-                _run(loaded, wanted, sites, store, max_length, batch_tokens, title)
+                _run(loaded, wanted, sites, read, store, max_length, batch_tokens, title)
                 found |= {key: store.find(key) for key in wanted}
     features = [found[key] for key in keys]
     if any(one is None for one in features):
@@ -102,6 +110,7 @@ def _run(
     loaded: LoadedModel,
     requests: dict[str, Request],
     sites: Sequence[Site],
+    read: Reader,
     store: Store,
     max_length: int,
     batch_tokens: int,
@@ -126,7 +135,7 @@ def _run(
         try:
             batches = padded_batches(loaded.tokenizer, tokens, batch_tokens, first=done)
             for number, (batch, padded) in enumerate(batches, 1):
-                _one_batch(loaded, batch, padded, sites, list(zip(views, writers, ends, strict=True)), done)
+                _one_batch(loaded, batch, padded, sites, read, list(zip(views, writers, ends, strict=True)), done)
                 done += len(batch)
                 advance(len(batch))
                 if number % BATCHES_KEPT == 0:
@@ -147,21 +156,27 @@ def _one_batch(
     batch: np.ndarray,
     padded: BatchEncoding,
     sites: Sequence[Site],
+    read: Reader,
     targets: list[tuple[View, Writer, np.ndarray]],
     done: int,
 ) -> None:
-    model = backbone(loaded.model)
-    inputs = {name: tensor.to(model.device) for name, tensor in padded.items()}
+    inputs = {name: tensor.to(loaded.model.device) for name, tensor in padded.items()}
     first_token = padded["attention_mask"].argmax(1)
     poolers = []
     for view, writer, end in targets:
         rows = np.arange(end[done - 1] if done else 0, end[done + len(batch) - 1])
         if len(rows):
             poolers.append((view.take(rows).pooler(batch, first_token), writer, len(rows)))
-    with states_at(sites, partial(_receive, sites, poolers)):
-        model(**inputs)
+    read(inputs, partial(_receive, sites, poolers))
     for _, writer, count in poolers:
         writer.advance(count)
+
+
+def _run_hooked(
+    loaded: LoadedModel, sites: Sequence[Site], inputs: dict[str, Tensor], receive: Callable[[int, Tensor], None]
+) -> None:
+    with states_at(sites, receive):
+        backbone(loaded.model)(**inputs)
 
 
 def _receive(sites: Sequence[Site], poolers: list, number: int, states: Tensor) -> None:

@@ -26,6 +26,7 @@ def combine(
         metric=metric,
         measures=measures,
         embeddings=below,
+        draws=_drawn(draws, stack, metric),
         floors=floors | {"embeddings": below["accuracy"]},
         random_weights=_curve(random, stack, "accuracy") if random else None,
         attention=_parts(draws, "attention", layers),
@@ -60,6 +61,13 @@ def _curve(draws: Sequence[PropertyScores], sites: Sequence[str], name: str) -> 
         high=tuple(highs.mean(0).tolist()),
         spread=tuple(values.std(0, ddof=1).tolist()) if len(draws) > 1 else None,
     )
+
+
+def _drawn(draws: Sequence[PropertyScores], sites: Sequence[str], name: str) -> tuple[tuple[float, ...], ...] | None:
+    """(draws, layers): the same held-out rows in all layers; over several draws of the data, their mean."""
+    found = np.array([[draw.sites[site].measures[name].drawn for site in sites] for draw in draws])
+    rows = np.nan_to_num(found.mean(0).T).round(6)
+    return tuple(tuple(row) for row in rows.tolist()) if rows.size else None
 
 
 def _parts(draws: Sequence[PropertyScores], part: str, layers: int) -> Curve | None:

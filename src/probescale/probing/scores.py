@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_fie
 from probescale.errors import UserError, did_you_mean
 from probescale.files import Record
 from probescale.models.parameters import Parameters
+from probescale.subsets import Subset
 
 LARGEST = 1e9  # of a score, so that sums stay finite
 MOST_LAYERS = 10_000
@@ -44,6 +45,7 @@ class ProbeResult(BaseModel):
     metric: str = "accuracy"  # which measure the scores are
     measures: dict[str, Curve] = Field(default_factory=dict)
     embeddings: dict[str, float] | None = None  # the same measures before the first layer
+    draws: tuple[tuple[float, ...], ...] | None = None  # (draws, layers) the scores on resampled held-out rows
     floors: dict[str, float] = Field(default_factory=dict)  # accuracy of: majority, bag of words, embeddings
     random_weights: Curve | None = None  # accuracy at the layers of the untrained architecture
     attention: Curve | None = None  # accuracy at the attention's output, and so on
@@ -62,6 +64,29 @@ class ProbeResult(BaseModel):
     converged: tuple[bool, ...] | None = None
 
 
+class SubnetworkScores(BaseModel):
+    """What probes find at the end of subnetworks, each run as if it had been cut out."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    subsets: tuple[Subset, ...]
+    values: tuple[float, ...]
+    draws: tuple[tuple[float, ...], ...] = ()  # (subsets, draws) the values on resampled held-out rows
+    metric: str
+    examples: int
+    passes: float  # what it cost, in passes of the examples through the whole model
+
+
+class Flow(BaseModel):
+    """How states turn on their way up: means over all tokens. Places are 0 (embeddings) to L (the last layer)."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    influence: tuple[float, ...]  # of every layer: 1 - cos of its input and its output (ShortGPT)
+    angles: tuple[tuple[float, ...], ...]  # (L + 1, L + 1) angle between two places, in half turns (Gromov et al.)
+    texts: int
+
+
 class ProbeScores(Record):
     """All probes of one model and task. Saved as scores.json."""
 
@@ -70,6 +95,8 @@ class ProbeScores(Record):
     probes: dict[str, ProbeResult] = Field(min_length=1)
     contribution: Contribution = "absolute"
     parameters: Parameters | None = None  # of the model, so that a budget can be applied later
+    flow: Flow | None = None
+    subnetworks: SubnetworkScores | None = None
     random_weights: dict[str, float] | None = None  # the proof that the floor of that name is random
     provenance: dict[str, Any] = Field(default_factory=dict)
 
@@ -82,6 +109,24 @@ class ProbeScores(Record):
         below = {name: (probe.embeddings or {}).get(probe.metric) for name, probe in self.probes.items()}
         return relevance({name: gains(p.scores, below[name], name) for name, p in self.probes.items()}, weights)
 
+    @property
+    def below(self) -> float | None:
+        """Relevance of the embeddings, where every probe knows its score there."""
+        found = [(probe.weight, (probe.embeddings or {}).get(probe.metric)) for probe in self.probes.values()]
+        known = [weight * score for weight, score in found if score is not None]
+        return math.fsum(known) if len(known) == len(found) else None
+
+    @property
+    def relevance_draws(self) -> list[Relevance] | None:
+        """The relevance on resampled held-out rows, where every probe that counts has been resampled."""
+        probes = {name: probe for name, probe in self.probes.items() if probe.weight}
+        weights = {name: probe.weight for name, probe in probes.items()}
+        draws = [probe.draws for probe in probes.values()]
+        if self.contribution == "marginal" or any(one is None for one in draws):
+            return None
+        rows = zip(*(one for one in draws if one is not None), strict=False)
+        return [relevance(dict(zip(probes, row, strict=True)), weights) for row in rows]
+
     def credited(self, metric: str | None = None, contribution: Contribution | None = None) -> ProbeScores:
         """The same probes with another measure as their score, or another way to credit a layer."""
         probes = dict(self.probes)
@@ -92,7 +137,7 @@ class ProbeScores(Record):
                     field="--metric",
                     hint=f"it has: {', '.join(probe.measures) or 'only its scores'}",
                 )
-            probes[name] = probe.model_copy(update={"scores": probe.measures[metric].values, "metric": metric})
+            probes[name] = probe.model_copy(update={"scores": probe.measures[metric].values, "metric": metric, "draws": None})
         return self.model_copy(update={"probes": probes, "contribution": contribution or self.contribution})
 
     def weighted(self, weights: Mapping[str, float]) -> ProbeScores:

@@ -18,6 +18,7 @@ from probescale.config import Granularity
 from probescale.errors import UserError
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
+from probescale.models.wiring import given, removing, state_in
 
 
 @dataclass(frozen=True)
@@ -74,10 +75,10 @@ def states_at(sites: Sequence[Site], receive: Callable[[int, Tensor], None]) -> 
         receive(number, state.reshape(*rows, -1))  # OPT's feed-forward part sees all tokens in one row
 
     def before(number: int) -> Callable[..., None]:
-        return lambda _module, args, kwargs: take(number, args[0] if args else kwargs["hidden_states"])
+        return lambda _module, args, kwargs: take(number, given((args, kwargs)))
 
     def after(number: int) -> Callable[..., None]:
-        return lambda _module, _args, output: take(number, output[0] if isinstance(output, tuple) else output)
+        return lambda _module, _args, output: take(number, state_in(output))
 
     handles: list[Any] = []
     for number, site in enumerate(sites):
@@ -85,8 +86,5 @@ def states_at(sites: Sequence[Site], receive: Callable[[int, Tensor], None]) -> 
             handles.append(site.module.register_forward_pre_hook(before(number), with_kwargs=True))
         else:
             handles.append(site.module.register_forward_hook(after(number)))
-    try:
+    with removing(handles):
         yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -36,6 +36,8 @@ def recover(
     set_seed(seed)
     data = _Tokenised(loaded, train, max_length)
     steps = recipe.epochs * -(-len(data) // recipe.batch_size)
+    if recipe.dropout is not None:
+        _set_dropout(loaded.model, recipe.dropout)
     with tempfile.TemporaryDirectory() as scratch, quiet_transformers(), progress(title, steps) as advance:
         trainer = _SentenceTrainer(
             model=loaded.model,
@@ -54,6 +56,16 @@ def recover(
             field="recovery.learning_rate",
             hint=f"choose a smaller one than {recipe.learning_rate:g}",
         )
+
+
+def _set_dropout(model: nn.Module, share: float) -> None:
+    """In the modules only: the config, and with it what is saved, stays as it is."""
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.p = share
+        for name in ("dropout", "attention_dropout", "activation_dropout", "dropout_prob", "dropout_rate"):
+            if isinstance(getattr(module, name, None), float):  # where it is handed to a function
+                setattr(module, name, share)
 
 
 def predict(

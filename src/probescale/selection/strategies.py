@@ -1,22 +1,50 @@
-"""Strategies: which k layers, given the relevance of each. One function each, registered by its name.
+"""Strategies: which k layers, given the evidence. One function each, registered by its name.
 
-A strategy yields subsets of k layers (numbered from 1, ascending), the best first; `select` takes the first that fits
-the budget. The first line of the docstring is the help shown by `probescale list strategies`.
+A strategy yields subsets of k layers (numbered from 1, ascending) of the wished structure, the best first; `select`
+takes the first that fits the budget. The first line of the docstring is the help shown by `probescale list strategies`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal, TypeVar
 
-Subset = tuple[int, ...]
-Strategy = Callable[[Sequence[float], int], Iterator[Subset]]
+import numpy as np
+
+from probescale.errors import UserError
+from probescale.selection.evidence import Evidence
+from probescale.selection.structure import Structure, by_value, nearest
+from probescale.subsets import Subset, blocks_of
+
+Choose = Callable[[Evidence, int, Structure], Iterator[Subset]]
+T = TypeVar("T")
+Reads = Literal["nothing", "relevance", "flow", "blocks", "search", "all subsets"]
+DRAWS = 100  # of `random`, before it gives up on a budget
+
+
+@dataclass(frozen=True)
+class Strategy:
+    choose: Choose
+    reads: Reads  # what has to be measured for it
+    neighbours: bool = False  # its subsets are blocks: a gap contradicts it
+
+    @property
+    def help(self) -> str:
+        return (self.choose.__doc__ or "").splitlines()[0]
+
+
 STRATEGIES: dict[str, Strategy] = {}
 
 
-def strategy(function: Strategy) -> Strategy:
-    STRATEGIES[function.__name__] = function
-    return function
+def strategy(reads: Reads, *, neighbours: bool = False) -> Callable[[Choose], Choose]:
+    def register(function: Choose) -> Choose:
+        STRATEGIES[function.__name__] = Strategy(function, reads, neighbours)
+        return function
+
+    return register
 
 
 def score_of(relevance: Sequence[float], kept: Subset) -> float:
@@ -24,24 +52,160 @@ def score_of(relevance: Sequence[float], kept: Subset) -> float:
     return round(math.fsum(relevance[layer - 1] for layer in kept), 12)
 
 
-@strategy
-def contiguous(relevance: Sequence[float], k: int) -> Iterator[Subset]:
+@strategy("relevance", neighbours=True)
+def contiguous(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The paper's rule (Eq. 2): the block of k neighbouring layers with the largest sum of relevance."""
-    layers = len(relevance)
-    blocks = [tuple(range(start, start + k)) for start in range(1, layers - k + 2)]
+    blocks = _blocks(evidence.layers, k, structure)
     # Ties go to the lower start: sorting is stable and the blocks come in that order.
-    yield from sorted(blocks, key=lambda block: -score_of(relevance, block))
+    yield from sorted(blocks, key=lambda block: -score_of(evidence.relevance, block))
 
 
-@strategy
-def top_k(relevance: Sequence[float], k: int) -> Iterator[Subset]:
+@strategy("nothing")
+def top_k(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The paper's baseline: the last k layers."""
-    layers = len(relevance)
-    yield tuple(range(layers - k + 1, layers + 1))
+    yield from _places(lambda layers, k: range(layers - k + 1, layers + 1), evidence.layers, k, structure)
 
 
-@strategy
-def uniform_k(relevance: Sequence[float], k: int) -> Iterator[Subset]:
+@strategy("nothing")
+def uniform_k(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The paper's baseline: k layers evenly spaced, L/k, 2L/k, ..., L."""
-    layers = len(relevance)
-    yield tuple(math.floor(i * layers / k + 0.5) for i in range(1, k + 1))
+    yield from _places(
+        lambda layers, k: (math.floor(i * layers / k + 0.5) for i in range(1, k + 1)), evidence.layers, k, structure
+    )
+
+
+@strategy("nothing")
+def bottom_k(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """The first k layers: the strongest simple rule in the field (Sajjad et al.)."""
+    yield from _places(lambda _, k: range(1, k + 1), evidence.layers, k, structure)
+
+
+@strategy("nothing")
+def alternate(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """Every second layer dropped, from the last one down; again among the rest while too many are left."""
+    yield from _places(_alternate, evidence.layers, k, structure)
+
+
+@strategy("nothing")
+def random(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """k layers drawn at random with the seed."""
+    draw = np.random.default_rng((evidence.seed, k))
+    for _ in range(DRAWS):
+        drawn = next(by_value(draw.random(evidence.layers).tolist(), k, structure), None)
+        if drawn is None:
+            return
+        yield drawn
+
+
+@strategy("relevance")
+def best_scores(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """The k layers with the largest relevance, neighbours or not."""
+    yield from by_value(evidence.relevance, k, structure)
+
+
+@strategy("relevance")
+def marginal(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """The k layers whose relevance exceeds that of the layer below by most."""
+    if evidence.below is None:
+        raise UserError(
+            "marginal needs the score of the embeddings, to which the first layer adds",
+            field=f"{structure.where}strategy",
+            hint="use scores written by `probescale probe`, or another strategy",
+        )
+    gains = np.diff([evidence.below, *evidence.relevance])
+    yield from by_value(gains.tolist(), k, structure)
+
+
+@strategy("flow")
+def block_influence(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """The k layers that change their input most, 1 - cos (ShortGPT); from texts alone."""
+    yield from by_value(_measured(evidence.influence, "block_influence", structure), k, structure)
+
+
+@strategy("flow")
+def angular(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """All but the chunk of neighbours between whose ends the states turn least (Gromov et al.); from texts alone."""
+    angles, layers = _measured(evidence.angles, "angular", structure), evidence.layers
+    chunks = sorted(range(k + 1), key=lambda before: angles[before][before + layers - k])
+    rest = [(*range(1, before + 1), *range(before + layers - k + 1, layers + 1)) for before in chunks]
+    allowed = [subset for subset in rest if structure.allows(subset)]
+    yield from allowed
+    if not allowed:  # no single chunk has the wished structure
+        yield from by_value([angles[layer][layer + 1] for layer in range(layers)], k, structure)
+
+
+@strategy("blocks", neighbours=True)
+def stitched(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """The block of k neighbours that knows most when it is run on the embeddings, as it will be after the cut."""
+    blocks = _blocks(evidence.layers, k, structure)
+    if missing := [block for block in blocks if block not in evidence.subnetworks]:
+        raise _not_probed("stitched", missing[0], structure)
+    yield from sorted(blocks, key=lambda block: -evidence.subnetworks[block])
+
+
+@strategy("search")
+def stitched_search(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """The best of any k layers by the measure of `stitched`, found by beam search."""
+    subsets = [subset for subset in evidence.subnetworks if len(subset) == k and structure.allows(subset)]
+    if not subsets:
+        raise _not_probed("stitched_search", tuple(range(1, k + 1)), structure)
+    yield from sorted(subsets, key=lambda subset: (-evidence.subnetworks[subset], subset))
+
+
+@strategy("all subsets")
+def exhaustive(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """The best of any k layers by the measure of `stitched`, all of them tried: for models of few layers."""
+    subsets = [subset for subset in combinations(range(1, evidence.layers + 1), k) if structure.allows(subset)]
+    if missing := [subset for subset in subsets if subset not in evidence.subnetworks]:
+        raise _not_probed("exhaustive", missing[0], structure)
+    yield from sorted(subsets, key=lambda subset: -evidence.subnetworks[subset])
+
+
+def _blocks(layers: int, k: int, structure: Structure) -> list[Subset]:
+    """Neighbours among the layers that may go, behind those that have to stay."""
+    blocks = blocks_of(layers, k, structure.keep)
+    return [block for block in blocks if not structure.contiguous or structure.allows(block)]
+
+
+def _places(
+    wish: Callable[[int, int], Sequence[int] | Iterator[int]], layers: int, k: int, structure: Structure
+) -> Iterator[Subset]:
+    """What a rule wishes among the layers that may go, and those that stay; moved where the structure wants it."""
+    free = [layer for layer in range(1, layers + 1) if layer not in structure.keep]
+    more = k - len(structure.keep)
+    if more < 0:
+        return
+    chosen = [free[place - 1] for place in wish(len(free), more)] if more else []
+    found = nearest(sorted((*structure.keep, *chosen)), layers, structure)
+    if found:
+        yield found
+
+
+def _alternate(layers: int, k: int) -> list[int]:
+    """
+    >>> _alternate(12, 8), _alternate(12, 4)
+    ([1, 2, 3, 4, 5, 7, 9, 11], [1, 3, 5, 9])
+    """
+    left = list(range(1, layers + 1))
+    while len(left) > k:
+        for layer in left[::-2][: len(left) - k]:
+            left.remove(layer)
+    return left
+
+
+def _measured(found: T | None, name: str, structure: Structure) -> T:
+    if found is None:
+        raise UserError(
+            f"{name} goes by how texts flow through the layers, which the scores do not hold",
+            field=f"{structure.where}strategy",
+            hint=f"probe again with --set selection.strategy={name}",
+        )
+    return found
+
+
+def _not_probed(name: str, subset: Subset, structure: Structure) -> UserError:
+    return UserError(
+        f"{name} goes by probes of subnetworks, and the scores hold none of layers {', '.join(map(str, subset))}",
+        field=f"{structure.where}strategy",
+        hint=f"probe again with --set selection.strategy={name} and the same k or budget",
+    )

@@ -1,0 +1,65 @@
+"""Blocks called one by one, each in the way its model calls it: a subnetwork can be run without being cut out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+Call = tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """A stack during one pass: what every block was called with, and what came out of it."""
+
+    blocks: Sequence[nn.Module]
+    calls: tuple[Call, ...]
+    outputs: tuple[Tensor, ...]  # (batch, tokens, hidden) each; empty unless asked for
+
+    @property
+    def embedded(self) -> Tensor:
+        """What goes into the first block."""
+        return given(self.calls[0])
+
+    def through(self, layer: int, state: Tensor) -> Tensor:
+        """The state behind a layer (numbered from 1) that is given this state instead of its own."""
+        args, kwargs = self.calls[layer - 1]
+        block = self.blocks[layer - 1]
+        return state_in(block(state, *args[1:], **kwargs) if args else block(**kwargs | {"hidden_states": state}))
+
+
+def wired(blocks: Sequence[nn.Module], run: Callable[[], object], *, outputs: bool = False) -> Wiring:
+    """Run the model once and note how it calls its blocks."""
+    calls: dict[nn.Module, Call] = {}
+    states: dict[nn.Module, Tensor] = {}
+    handles: list[Any] = []
+    for block in blocks:
+        handles.append(block.register_forward_pre_hook(lambda b, a, k: calls.update({b: (a, k)}), with_kwargs=True))
+        if outputs:
+            handles.append(block.register_forward_hook(lambda b, _a, out: states.update({b: state_in(out)})))
+    with removing(handles):
+        run()
+    return Wiring(blocks, tuple(calls[block] for block in blocks), tuple(states[b] for b in blocks if outputs))
+
+
+@contextmanager
+def removing(handles: Sequence[Any]) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def given(call: Call) -> Tensor:
+    """The state that a block was called with."""
+    args, kwargs = call
+    return args[0] if args else kwargs["hidden_states"]
+
+
+def state_in(output: Any) -> Tensor:  # noqa: ANN401 - a state, or a tuple that begins with it
+    return output[0] if isinstance(output, tuple) else output

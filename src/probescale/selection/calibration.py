@@ -1,0 +1,281 @@
+"""Probe weights w(p,T) learned from a few measured subnetworks, so that relevance predicts what is measured."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, ValidationError
+from scipy.optimize import nnls
+
+from probescale.errors import UserError
+from probescale.files import Record
+from probescale.selection.strategies import Subset, score_of
+
+Scores = Mapping[str, Sequence[float]]  # V_{p,l} of every probe p, layer 1 first
+_FIELD = "MEASURED"
+
+
+class Calibration(Record):
+    """value ~ intercept + scale * (sum over kept layers of relevance under these weights)."""
+
+    weights: dict[str, float]  # 0 or more, 1 together
+    intercept: float
+    scale: float
+    error: float  # mean absolute error for a subset left out
+    error_uniform: float  # the same with equal weights
+    error_mean: float  # the same with the mean of the others
+    points: int
+    informative: bool  # False: no probe rises with what was measured, so the weights are equal
+
+    def predict(self, scores: Scores, subset: Subset) -> float:
+        """The value that a subset is expected to have."""
+        layers = _check_scores(scores)
+        if missing := sorted(self.weights.keys() - scores.keys()):
+            raise UserError(
+                f'there are no scores of probe "{missing[0]}"',
+                field="scores",
+                hint=f"give all of: {', '.join(self.weights)}",
+            )
+        _check_layers(subset, layers, "subset")
+        sums = _sums({name: scores[name] for name in self.weights}, [subset])[0]
+        return float(self.intercept + self.scale * (sums @ list(self.weights.values())))
+
+
+def calibrate(scores: Scores, measured: Mapping[Subset, float]) -> Calibration:
+    """The weights under which the sums of Eq. 2 come nearest to the measured values.
+
+    >>> scores = {"pos": (0.0, 1.0, 0.0), "ner": (1.0, 0.0, 2.0)}
+    >>> found = calibrate(scores, {(1,): 0.4, (2,): 0.7, (3,): 0.5, (1, 2): 0.8})
+    >>> {name: round(weight, 6) for name, weight in found.weights.items()}
+    {'pos': 0.8, 'ner': 0.2}
+    """
+    _check_measured(measured, _check_scores(scores), len(scores) + 2)
+    sums, values = _sums(scores, list(measured)), np.array(list(measured.values()), dtype=float)
+    equal = sums.mean(1, keepdims=True)
+    rises, intercept = _fit(sums, values)
+    scale = rises.sum()
+    weights = rises / scale if scale > 0 else np.full(len(scores), 1 / len(scores))
+    return Calibration(
+        weights=dict(zip(scores, weights.tolist(), strict=True)),
+        intercept=intercept,
+        scale=float(scale),
+        error=_left_out_error(sums, values),
+        error_uniform=_left_out_error(equal, values),
+        error_mean=_left_out_error(np.zeros_like(equal), values),
+        points=len(values),
+        informative=bool(scale > 0),
+    )
+
+
+def _sums(scores: Scores, subsets: Sequence[Subset]) -> np.ndarray:
+    """X_p(S), the sum of V_{p,l} over the layers l of S: (subsets, probes)."""
+    return np.array([[score_of(row, kept) for row in scores.values()] for kept in subsets])
+
+
+def _fit(sums: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:
+    """What each sum adds to the value, never less than 0, and the value without them."""
+    # Counted from the first subset: what is the same everywhere is then exactly 0, and rounding is never fitted.
+    above, gained = sums - sums[0], values - values[0]
+    rises, _ = nnls(above - above.mean(0), gained - gained.mean())
+    return rises, float(values.mean() - sums.mean(0) @ rises)
+
+
+def _left_out_error(sums: np.ndarray, values: np.ndarray) -> float:
+    """Mean absolute error where each subset in turn is predicted from all the others."""
+    errors = []
+    for out in range(len(values)):
+        rises, intercept = _fit(np.delete(sums, out, 0), np.delete(values, out))
+        errors.append(abs(intercept + sums[out] @ rises - values[out]))
+    return float(np.mean(errors))
+
+
+def _check_scores(scores: Scores) -> int:
+    """The number of layers, the same for all probes."""
+    if not scores:
+        raise UserError("there are no probes", field="scores", hint="give the scores of at least one")
+    layers = len(next(iter(scores.values())))
+    for name, row in scores.items():
+        if len(row) != layers:
+            raise UserError(
+                f'probe "{name}" has {len(row)} scores, and "{next(iter(scores))}" has {layers}',
+                field="scores",
+                hint="give one score a layer for every probe",
+            )
+        for layer, score in enumerate(row, 1):
+            if not math.isfinite(score):
+                raise UserError(
+                    f'the score of probe "{name}" at layer {layer} is {score}',
+                    field="scores",
+                    hint="give finite scores",
+                )
+    return layers
+
+
+def _check_measured(measured: Mapping[Subset, float], layers: int, fewest: int) -> None:
+    """Enough subsets of these layers, each with a number."""
+    if len(measured) < fewest:
+        raise UserError(
+            f"{len(measured)} measured subsets are too few to learn from",
+            field="measured",
+            hint=f"measure at least {fewest}: two more than there are probes",
+        )
+    for kept, value in measured.items():
+        _check_layers(kept, layers, "measured")
+        if not math.isfinite(value):
+            raise UserError(f"the value of layers {kept} is {value}", field="measured", hint="give finite values")
+
+
+def _check_layers(kept: Subset, layers: int, field: str) -> None:
+    """Layers that there are, none of them twice."""
+    if not all(1 <= layer <= layers for layer in kept) or len(set(kept)) < len(kept):
+        raise UserError(
+            f"{kept} are not layers of this model", field=field, hint=f"use each of the layers 1 to {layers} once"
+        )
+
+
+class _Measured(BaseModel):
+    """Of a run's fine-tuned model, what is needed here."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    kept: Subset
+    value: float
+
+
+class _Run(BaseModel):
+    """Of a run's metrics.json, what is needed here."""
+
+    task: str
+    metric: str
+    split: str
+    original: _Measured
+    subnetwork: _Measured
+    compared: dict[str, _Measured]
+
+    @property
+    def values(self) -> dict[Subset, float]:
+        """Each subset once: a run trains it once, however many strategies chose it."""
+        return {one.kept: one.value for one in (self.original, self.subnetwork, *self.compared.values())}
+
+    @property
+    def about(self) -> str:
+        """What the values are values of."""
+        return f"{self.metric} on {self.task} ({self.split}) with {len(self.original.kept)} layers"
+
+
+def load_measured(paths: Sequence[Path]) -> dict[Subset, float]:
+    """Measured subnetworks of runs (the folder or its metrics.json) and of CSV files with the columns layers, value.
+
+    A subset that was measured several times has the mean.
+    """
+    found: dict[Subset, list[float]] = {}
+    runs: dict[Path, _Run] = {}
+    for path in map(_file, paths):
+        if path.suffix.lower() == ".csv":
+            rows = _csv_rows(path)
+        else:
+            runs[path] = _read_run(path)
+            rows = runs[path].values.items()
+        for kept, value in rows:
+            found.setdefault(kept, []).append(value)
+    _check_alike(runs)
+    return {kept: fmean(values) for kept, values in found.items()}
+
+
+def _file(path: Path) -> Path:
+    """The file that is meant: of a run folder, its metrics.json."""
+    for candidate in (path / "metrics.json", path):
+        if os.path.isfile(candidate):  # noqa: PTH113 - Path.is_file raises on names that are too long
+            return candidate
+    raise UserError(
+        f'"{path}" is neither a file nor a folder with a metrics.json',
+        field=_FIELD,
+        hint="give a run folder, its metrics.json or a CSV of layers,value",
+    )
+
+
+def _check_alike(runs: Mapping[Path, _Run]) -> None:
+    """Values of another task, metric, split or model are no values of the same thing."""
+    for path, run in runs.items():
+        first, other = next(iter(runs.items()))
+        if run.about != other.about:
+            raise UserError(
+                f"{path} has {run.about}, but {first} has {other.about}", field=_FIELD, hint="give runs of one kind"
+            )
+
+
+def _read_run(path: Path) -> _Run:
+    """A metrics.json."""
+    try:
+        return _Run.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise UserError(
+            f"{path} is not the result of a run: {where}: {first['msg']}",
+            field=_FIELD,
+            hint="give the metrics.json that `probescale run` wrote, or a CSV of layers,value",
+        ) from error
+    except ValueError as error:  # neither text nor JSON
+        raise UserError(
+            f"{path} is not JSON: {error}", field=_FIELD, hint="give a metrics.json, or name a CSV file .csv"
+        ) from error
+
+
+def _csv_rows(path: Path) -> list[tuple[Subset, float]]:
+    """The subsets of a CSV file and their values, in its order."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file)
+            if missing := {"layers", "value"} - set(reader.fieldnames or []):
+                raise UserError(
+                    f"{path} has no column {', '.join(sorted(missing))}", field=_FIELD, hint="columns: layers, value"
+                )
+            rows = [_csv_row(row, f"{path}, line {reader.line_num}") for row in reader]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise UserError(f"{path} cannot be read: {error}", field=_FIELD, hint="save it as CSV in UTF-8") from error
+    if not rows:
+        raise UserError(f"{path} is empty: it has no rows", field=_FIELD, hint='add rows like "1-4,7",0.85')
+    return rows
+
+
+def _csv_row(row: dict[str | None, str | None], where: str) -> tuple[Subset, float]:
+    """One row; cells without a column show that layers stand there without quotes."""
+    if None in row:
+        raise UserError(
+            f"{where}: there are more cells than columns", field=_FIELD, hint='put layers in quotes: "1,3,5-7",0.85'
+        )
+    return _layers(row["layers"] or "", where), _value(row["value"], where)
+
+
+def _value(text: str | None, where: str) -> float:
+    """A finite number."""
+    try:
+        value = float(text or "")
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise UserError(f'{where}: the value is "{text or ""}"', field=_FIELD, hint="give a finite number")
+    return value
+
+
+def _layers(text: str, where: str) -> Subset:
+    """`1-3,7` -> (1, 2, 3, 7), in ascending order."""
+    from probescale.cli.options import parse_layers  # here, not above: the command line imports this module
+
+    try:
+        layers = parse_layers(text, _FIELD)
+    except UserError as error:
+        raise UserError(f"{where}: {error.message}", field=_FIELD, hint=error.hint) from error
+    if min(layers) < 1 or len(set(layers)) < len(layers):
+        raise UserError(
+            f'{where}: "{text}" are not layers', field=_FIELD, hint="layers count from 1, and each is there once"
+        )
+    return tuple(sorted(layers))
