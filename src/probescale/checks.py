@@ -181,7 +181,8 @@ def check_budget(config: RunConfig, classes: int) -> None:
 
     from probescale.models.counting import count_from_config
     from probescale.models.units import costs_of
-    from probescale.selection.select import select
+    from probescale.selection.select import largest
+    from probescale.selection.structure import structure_of
 
     model, family = check_architecture(config.model)
     parameters = count_from_config(model, family, classes)
@@ -190,4 +191,4 @@ def check_budget(config: RunConfig, classes: int) -> None:
     timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
     costs = costs_of(timeless.units, model, family, parameters, classes=classes, length=chosen.length)
     for strategy in (chosen.strategy, *config.compare):
-        select([0.0] * family.layers_in(model), timeless, parameters, strategy, costs=costs)
+        largest(family.layers_in(model), timeless, parameters, strategy, costs, structure_of(chosen))

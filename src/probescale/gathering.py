@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from probescale.config import RunConfig, SelectionConfig
+from probescale.config import RunConfig
 from probescale.models.loading import LoadedModel
 from probescale.probing.flow import flow
 from probescale.probing.scores import ProbeScores
@@ -12,16 +12,12 @@ from probescale.probing.stitched import Prober
 from probescale.progress import console
 from probescale.selection.search import all_subsets, beam_search, beam_width
 from probescale.selection.strategies import STRATEGIES
-from probescale.selection.structure import Structure
+from probescale.selection.structure import structure_of
 from probescale.subsets import every_block
 from probescale.tasks.data import sample
 from probescale.tasks.task import Task
 
 FLOW_TEXTS = 500  # states are averaged over every token of them
-
-
-def structure_of(selection: SelectionConfig) -> Structure:
-    return Structure(selection.keep, selection.gap, selection.neighbours)
 
 
 def gather(

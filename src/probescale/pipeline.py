@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from probescale.checks import check_budget
 from probescale.config import RunConfig, to_yaml
 from probescale.errors import ProofFailed, UserError
 from probescale.files import check_output_folder, write_json, write_text
+from probescale.gathering import gather
 from probescale.models.cost import Cost
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel, load_classifier
@@ -33,7 +34,9 @@ from probescale.recovery.result import Measured, RunResult
 from probescale.report.figure import write_figure
 from probescale.report.markdown import report
 from probescale.selection.budget import Unit, parse_budget
-from probescale.selection.select import Selection, select
+from probescale.selection.evidence import evidence_of, resampled
+from probescale.selection.select import Selection, largest, select
+from probescale.selection.structure import structure_of
 from probescale.tasks.metrics import interval
 from probescale.tasks.task import Task, load_task
 
@@ -49,9 +52,9 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
     made = provenance(loaded, task, config.seed)
     with _work_folder(out, config, made) as work:
         costs = _costs(work / "costs.json", loaded, config)
-        _selections([0.0] * loaded.layers, loaded, config, costs)  # a budget that nothing meets shows before the work
-        scores = _scores(work, loaded, task, config, made)
-        chosen, *others = _selections(scores.relevance, loaded, config, costs, made)
+        most = _most(loaded, config, costs)  # a budget that nothing meets shows before the work
+        scores = _scores(work, loaded, task, config, made, most)
+        chosen, *others = _selections(scores, loaded, config, costs, made)
         chosen.save(work / "selection.json")
 
         assert scores.parameters is not None
@@ -98,25 +101,38 @@ def prepare(config: RunConfig) -> tuple[Task, LoadedModel]:
     return task, loaded
 
 
-def _scores(work: Path, loaded: LoadedModel, task: Task, config: RunConfig, made: dict[str, Any]) -> ProbeScores:
+def strategies_of(config: RunConfig) -> list[str]:
+    """The configured strategy, then those it is compared with."""
+    return list(dict.fromkeys((config.selection.strategy, *config.compare)))
+
+
+def _most(loaded: LoadedModel, config: RunConfig, costs: dict[Unit, Cost]) -> int:
+    """The most layers that any of the strategies can keep."""
+    budget = parse_budget(config.selection.budget, config.selection.k)
+    parameters = count_parameters(loaded.model, loaded.family)
+    structure = structure_of(config.selection)
+    return max(largest(loaded.layers, budget, parameters, name, costs, structure) for name in strategies_of(config))
+
+
+def _scores(
+    work: Path, loaded: LoadedModel, task: Task, config: RunConfig, made: dict[str, Any], most: int
+) -> ProbeScores:
     path = work / "scores.json"
     if not path.exists():
         probe(loaded, task, config, made).save(path)
+    gather(load_scores(path), loaded, task, config, strategies_of(config), most).save(path)
     return load_scores(path)
 
 
 def _selections(
-    relevance: Sequence[float],
-    loaded: LoadedModel,
-    config: RunConfig,
-    costs: dict[Unit, Cost],
-    made: dict[str, Any] | None = None,
+    scores: ProbeScores, loaded: LoadedModel, config: RunConfig, costs: dict[Unit, Cost], made: dict[str, Any]
 ) -> list[Selection]:
-    """The configured strategy's, then those it is compared with."""
     budget = parse_budget(config.selection.budget, config.selection.k)
     parameters = count_parameters(loaded.model, loaded.family)
-    strategies = dict.fromkeys((config.selection.strategy, *config.compare))
-    return [select(relevance, budget, parameters, name, made, costs) for name in strategies]
+    evidence, resamples, structure = evidence_of(scores), resampled(scores), structure_of(config.selection)
+    return [
+        select(evidence, budget, parameters, name, made, costs, structure, resamples) for name in strategies_of(config)
+    ]
 
 
 def _costs(path: Path, loaded: LoadedModel, config: RunConfig) -> dict[Unit, Cost]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from probescale.errors import UserError
+
 Subset = tuple[int, ...]  # layers numbered from 1, ascending
+MOST_LAYERS = 10_000  # a range longer than that is a slip of the finger
 
 
 def name_of(subset: Subset) -> str:
@@ -41,3 +44,18 @@ def passes_for(subsets: Iterable[Subset], layers: int) -> float:
     beginnings = {subset[:end] for subset in subsets for end in range(1, len(subset) + 1)}
     beyond = sum(beginning != tuple(range(1, len(beginning) + 1)) for beginning in beginnings)
     return (layers + beyond) / layers
+
+
+def parse_layers(text: str, field: str = "--keep") -> tuple[int, ...]:
+    """`1-3,7` -> (1, 2, 3, 7)."""
+    layers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.partition("-")
+        try:
+            ends = [int(first), int(last)] if dash else [int(first), int(first)]
+        except ValueError as error:
+            raise UserError(f'"{part}" is not a layer', field=field, hint="write layers like 1,2,5 or 1-4,9") from error
+        if ends[1] < ends[0]:
+            raise UserError(f'"{part}" runs backwards', field=field, hint="name them one by one, such as 3,2,1")
+        layers += range(ends[0], min(ends[1], ends[0] + MOST_LAYERS) + 1)
+    return tuple(layers)

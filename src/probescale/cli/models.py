@@ -16,11 +16,11 @@ from probescale.cli.options import (
     Json,
     Overwrite,
     Revision,
-    parse_layers,
     quick_imports,
     show,
 )
 from probescale.errors import UserError
+from probescale.subsets import parse_layers
 
 
 class Dtype(str, Enum):

@@ -11,9 +11,6 @@ from typing import Annotated
 
 import typer
 
-from probescale.errors import UserError
-
-MOST_LAYERS = 10_000  # a range longer than that is a slip of the finger
 Config = Annotated[Path, typer.Argument(help="YAML file; configs/ has examples.", show_default=False)]
 Set = Annotated[
     list[str],
@@ -39,21 +36,6 @@ def show(what: object) -> None:
     # A file or a pipe has no width of its own: do not fold tables there.
     console = Console(width=None if sys.stdout.isatty() else 140, markup=False, emoji=False, highlight=False)
     console.print(what, soft_wrap=isinstance(what, str))
-
-
-def parse_layers(text: str, field: str = "--keep") -> tuple[int, ...]:
-    """`1-3,7` -> (1, 2, 3, 7)."""
-    layers: list[int] = []
-    for part in text.split(","):
-        first, dash, last = part.partition("-")
-        try:
-            ends = [int(first), int(last)] if dash else [int(first), int(first)]
-        except ValueError as error:
-            raise UserError(f'"{part}" is not a layer', field=field, hint="write layers like 1,2,5 or 1-4,9") from error
-        if ends[1] < ends[0]:
-            raise UserError(f'"{part}" runs backwards', field=field, hint="name them one by one, such as 3,2,1")
-        layers += range(ends[0], min(ends[1], ends[0] + MOST_LAYERS) + 1)
-    return tuple(layers)
 
 
 @contextmanager

@@ -137,7 +137,8 @@ class ProbeScores(Record):
                     field="--metric",
                     hint=f"it has: {', '.join(probe.measures) or 'only its scores'}",
                 )
-            probes[name] = probe.model_copy(update={"scores": probe.measures[metric].values, "metric": metric, "draws": None})
+            other = {"scores": probe.measures[metric].values, "metric": metric, "draws": None}
+            probes[name] = probe.model_copy(update=other)
         return self.model_copy(update={"probes": probes, "contribution": contribution or self.contribution})
 
     def weighted(self, weights: Mapping[str, float]) -> ProbeScores:

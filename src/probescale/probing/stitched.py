@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probescale.config import RunConfig
+from probescale.config import ProbeConfig, RunConfig
 from probescale.models.loading import LoadedModel
 from probescale.probing.cache import Store
 from probescale.probing.fitting import score_property
-from probescale.probing.probe import drawn, pooling_of, rows_of
+from probescale.probing.probe import drawn, rows_of
 from probescale.probing.represent import Request, represent
 from probescale.probing.scores import SubnetworkScores
 from probescale.probing.subnetworks import ends_of
@@ -45,7 +45,7 @@ class Prober:
         probes = [prop for prop in config.task.probes if prop.weight != 0]
         weights = config.task.probe_weights()
         data = [drawn(self.task, prop, config.selection.sample, config.seed) for prop in probes]
-        requests = [Request(part, pooling_of(prop, loaded)) for part, prop in zip(data, probes, strict=True)]
+        requests = [Request(part, _pooling(prop)) for part, prop in zip(data, probes, strict=True)]
         settings = config.probing.model_copy(update={"selectivity": False, "code_length": False})
         sites, total = ends_of(loaded, subsets), np.zeros(len(subsets))
         draws: list[np.ndarray] = []
@@ -76,3 +76,8 @@ class Prober:
             examples=self.config.selection.sample,
             passes=round(self.passes, 3),
         )
+
+
+def _pooling(prop: ProbeConfig) -> str:
+    """Left to us, the mean: within few layers the first token has not gathered the text yet; training teaches it to."""
+    return "mean" if prop.pooling == "auto" else prop.pooling

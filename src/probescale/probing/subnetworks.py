@@ -13,6 +13,7 @@ from probescale.models.wiring import Wiring, wired
 from probescale.probing.sites import Site
 from probescale.subsets import Subset, name_of
 
+
 def ends_of(loaded: LoadedModel, subsets: Sequence[Subset]) -> list[Site]:
     """Where states are taken: behind the last layer of each."""
     blocks, width = loaded.family.layers(loaded.model), backbone(loaded.model).config.hidden_size

@@ -59,7 +59,9 @@ def _tasks() -> Table:
 
 
 def _strategies() -> Table:
-    return Table("Strategies", ("strategy", "keeps"), _helps(STRATEGIES), words=2)
+    return Table(
+        "Strategies", ("strategy", "keeps"), tuple((name, one.help) for name, one in STRATEGIES.items()), words=2
+    )
 
 
 def _metrics() -> Table:

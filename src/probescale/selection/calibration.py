@@ -16,7 +16,8 @@ from scipy.optimize import nnls
 
 from probescale.errors import UserError
 from probescale.files import Record
-from probescale.selection.strategies import Subset, score_of
+from probescale.selection.strategies import score_of
+from probescale.subsets import Subset, parse_layers
 
 Scores = Mapping[str, Sequence[float]]  # V_{p,l} of every probe p, layer 1 first
 _FIELD = "MEASURED"
@@ -268,7 +269,6 @@ def _value(text: str | None, where: str) -> float:
 
 def _layers(text: str, where: str) -> Subset:
     """`1-3,7` -> (1, 2, 3, 7), in ascending order."""
-    from probescale.cli.options import parse_layers  # here, not above: the command line imports this module
 
     try:
         layers = parse_layers(text, _FIELD)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from probescale.selection.evidence import Evidence
 from probescale.subsets import Subset
 
 CLOSE = 0.95  # chosen less often than this, a set is within the noise of others
@@ -34,17 +33,18 @@ class Certainty(BaseModel):
         return f"Within the noise: {how}, layers {', '.join(map(str, self.other))} in {self.other_share:.0%}."
 
 
-def certainty_of(
-    kept: Subset, layers: int, evidence: Iterable[Evidence], choose: Callable[[Evidence], Subset]
-) -> Certainty | None:
-    """Choose again for every resample; None where there are none."""
-    found = Counter(choose(one) for one in evidence)
-    draws = found.total()
-    if not draws:
+def certainty_of(kept: Subset, layers: int, again: Sequence[Subset]) -> Certainty | None:
+    """What was chosen, against what every resample chose; None where there are none."""
+    found = Counter(again)
+    if not again:
         return None
-    share = [sum(times for s, times in found.items() if layer in s) / draws for layer in range(1, layers + 1)]
+    share = [sum(times for s, times in found.items() if layer in s) / len(again) for layer in range(1, layers + 1)]
     others = [(subset, times) for subset, times in found.most_common() if subset != kept]
     other, times = others[0] if others else (None, 0)
     return Certainty(
-        draws=draws, layers=tuple(share), same=found[kept] / draws, other=other, other_share=times / draws
+        draws=len(again),
+        layers=tuple(share),
+        same=found[kept] / len(again),
+        other=other,
+        other_share=times / len(again),
     )

@@ -9,7 +9,7 @@ from scipy.stats import rankdata, spearmanr
 
 from probescale.errors import UserError
 from probescale.files import Record
-from probescale.selection.strategies import Subset
+from probescale.subsets import Subset
 
 DRAWS = 1000
 SEED = 0

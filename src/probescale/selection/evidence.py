@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -41,20 +41,20 @@ def evidence_of(scores: ProbeScores) -> Evidence:
     )
 
 
-def resampled(scores: ProbeScores) -> Iterator[Evidence]:
+def resampled(scores: ProbeScores) -> list[Evidence]:
     """The evidence as it would look on other held-out rows: one for every draw that the scores carry."""
-    seen = evidence_of(scores)
-    layers, probed = scores.relevance_draws, scores.subnetworks
-    among = np.array(probed.draws) if probed and probed.draws else None  # (subsets, draws)
-    count = min(len(draws) for draws in (layers, among.T if among is not None else None) if draws is not None)
-    for number in range(count):
-        yield replace(
-            seen,
-            relevance=layers[number] if layers is not None else seen.relevance,
-            subnetworks=dict(zip(probed.subsets, among[:, number].tolist(), strict=True))
-            if probed and among is not None
-            else seen.subnetworks,
-        )
+    seen, layers, probed = evidence_of(scores), scores.relevance_draws, scores.subnetworks
+    found: list[Evidence] = []
+    if layers:
+        found = [replace(seen, relevance=row) for row in layers]
+    if probed and probed.draws:
+        columns = list(zip(*probed.draws, strict=True))
+        found = found or [seen] * len(columns)
+        found = [
+            replace(one, subnetworks=dict(zip(probed.subsets, column, strict=True)))
+            for one, column in zip(found, columns, strict=False)
+        ]
+    return found
 
 
 def combined(several: Sequence[tuple[Evidence, float]]) -> Evidence:
@@ -65,7 +65,9 @@ def combined(several: Sequence[tuple[Evidence, float]]) -> Evidence:
     parts = [(evidence, weight / total) for evidence, weight in several]
     if len({evidence.layers for evidence, _ in parts}) > 1:
         counts = ", ".join(str(evidence.layers) for evidence, _ in parts)
-        raise UserError(f"the scores are of models with {counts} layers", field="SCORES", hint="give scores of one model")
+        raise UserError(
+            f"the scores are of models with {counts} layers", field="SCORES", hint="give scores of one model"
+        )
 
     def mean(values: Sequence[Sequence[float] | None]) -> list[float] | None:
         rows = [row for row in values if row is not None]

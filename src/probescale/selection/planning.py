@@ -12,7 +12,7 @@ from probescale.models.cost import Cost, parameter_cost
 from probescale.models.facts import Facts
 from probescale.models.parameters import Parameters
 from probescale.selection.budget import Budget, Unit
-from probescale.selection.select import select
+from probescale.selection.select import largest
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 
@@ -82,7 +82,7 @@ def plan(
 def _fits(budget: Budget, parameters: Parameters, costs: Mapping[Unit, Cost]) -> tuple[int, list[str]]:
     """The largest k, or nothing and the reasons: for a plan that is an answer, not a mistake."""
     try:
-        return select([0.0] * len(parameters.layers), budget, parameters, costs=costs).k, []
+        return largest(len(parameters.layers), budget, parameters, "best_scores", costs), []
     except UserError as error:
         return 0, [f"{error.message}.", f"{error.hint[0].upper()}{error.hint[1:]}."]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -13,8 +13,14 @@ from probescale.files import Record
 from probescale.models.cost import Cost, parameter_cost
 from probescale.models.parameters import Parameters
 from probescale.selection.budget import Budget, Limit, Unit
-from probescale.selection.strategies import STRATEGIES, Subset, score_of
+from probescale.selection.certainty import Certainty, certainty_of
+from probescale.selection.evidence import Evidence
+from probescale.selection.strategies import STRATEGIES, score_of
+from probescale.selection.structure import Structure
+from probescale.subsets import Subset
 
+DEFAULT = "contiguous"  # see docs/selection.md
+_APART = {"contiguous": "best_scores", "stitched": "stitched_search"}  # the same criterion without neighbours
 _NAMES: dict[Unit, str] = {
     "parameters": "parameters",
     "gflops": "GFLOPs",
@@ -32,6 +38,7 @@ class Selection(Record):
     kept: tuple[int, ...]
     dropped: tuple[int, ...]
     score: float  # sum of relevance over the kept layers
+    certainty: Certainty | None = None  # where the scores were resampled and the strategy goes by them
     params: int | None = None  # None: the sizes of the layers are not known
     params_original: int | None = None
     ratio_total: float | None = None  # of all parameters, embeddings and head included
@@ -41,32 +48,120 @@ class Selection(Record):
 
 
 def select(
-    relevance: Sequence[float],
+    evidence: Evidence | Sequence[float],
     budget: Budget,
     parameters: Parameters | None = None,
-    strategy: str = "contiguous",
+    strategy: str = DEFAULT,
     provenance: dict[str, Any] | None = None,
     costs: Mapping[Unit, Cost] | None = None,
+    structure: Structure | None = None,
+    resamples: Sequence[Evidence] = (),
 ) -> Selection:
-    """The strategy's best subset of the largest k that fits the whole budget.
+    """The strategy's best subset of the largest k that fits the whole budget; the relevance alone is evidence, too.
 
-    `costs` holds what layers cost in units other than parameters, for those that the budget limits.
+    `costs` holds what layers cost in units other than parameters, for those that the budget limits. `resamples` are
+    the same evidence on other held-out rows, to say how sure the choice is.
     """
+    evidence = evidence if isinstance(evidence, Evidence) else Evidence(evidence)
     lookup(STRATEGIES, strategy, field=f"{budget.where}strategy")
-    layers = len(relevance)
-    if budget.k is not None and budget.k > layers:
-        raise UserError(
-            f"k={budget.k}, but the model has {layers} layers", field=f"{budget.where}k", hint=f"choose 1 to {layers}"
-        )
-    known: dict[Unit, Cost] = {**(costs or {}), **({"parameters": parameter_cost(parameters)} if parameters else {})}
-    limits = [(limit, *_known(limit, known, budget)) for limit in budget.limits]
-    fixed = parameters.fixed if parameters else ()
-    sizes = [budget.k] if budget.k and not limits else range(min(budget.k or layers, layers), 0, -1)
+    limits = _limits(budget, parameters, costs)
+    structure = (structure or Structure(where=budget.where)).also(parameters.fixed if parameters else ())
+    sizes = _sizes(evidence, budget, strategy, structure)
+    _refuse_unusable(evidence, strategy, budget, sizes)
+    kept = _best(evidence, strategy, sizes, structure, limits)
+    if kept is None:
+        raise _nothing_fits(strategy, evidence, structure, limits, budget)
+    certainty = None
+    if resamples and STRATEGIES[strategy].reads not in ("nothing", "flow"):
+        again = [_best(one, strategy, sizes, structure, limits) for one in resamples]
+        certainty = certainty_of(kept, evidence.layers, [subset for subset in again if subset])
+    found = describe(kept, evidence.relevance, budget, parameters, strategy, provenance, costs)
+    return found.model_copy(update={"certainty": certainty})
+
+
+def _best(
+    evidence: Evidence,
+    strategy: str,
+    sizes: Sequence[int],
+    structure: Structure,
+    limits: Sequence[tuple[Limit, Cost, float]],
+) -> Subset | None:
     for k in sizes:
-        for kept in _subsets(strategy, relevance, k, fixed):
+        for kept in STRATEGIES[strategy].choose(evidence, k, structure):
             if all(cost.of(kept) <= most for _, cost, most in limits):
-                return describe(kept, relevance, budget, parameters, strategy, provenance, costs)
-    raise _nothing_fits(strategy, relevance, fixed, limits, budget)
+                return kept
+    return None
+
+
+def largest(
+    layers: int,
+    budget: Budget,
+    parameters: Parameters | None = None,
+    strategy: str = DEFAULT,
+    costs: Mapping[Unit, Cost] | None = None,
+    structure: Structure | None = None,
+) -> int:
+    """How many layers a strategy can keep at most: known before anything is measured, and refused where none fits."""
+    stand_in = strategy if STRATEGIES[strategy].reads == "nothing" else "contiguous"
+    if not STRATEGIES[strategy].neighbours and stand_in == "contiguous":
+        stand_in = "best_scores"
+    # Rising numbers stand for the scores that are not known yet; cheap layers first, so that none is overlooked.
+    prices = parameters.layers if parameters else [1] * layers
+    made_up = [-float(price) - layer / 1e9 for layer, price in enumerate(prices)]
+    return select(made_up, budget, parameters, stand_in, costs=costs, structure=structure).k
+
+
+def _limits(
+    budget: Budget, parameters: Parameters | None, costs: Mapping[Unit, Cost] | None
+) -> list[tuple[Limit, Cost, float]]:
+    known: dict[Unit, Cost] = {**(costs or {}), **({"parameters": parameter_cost(parameters)} if parameters else {})}
+    return [(limit, *_known(limit, known, budget)) for limit in budget.limits]
+
+
+def _sizes(evidence: Evidence, budget: Budget, strategy: str, structure: Structure) -> list[int]:
+    """Numbers of layers to try, the largest first; wishes that contradict each other are refused."""
+    layers, wished = evidence.layers, budget.k
+    if wished is not None and wished > layers:
+        raise UserError(
+            f"k={wished}, but the model has {layers} layers", field=f"{budget.where}k", hint=f"choose 1 to {layers}"
+        )
+    if STRATEGIES[strategy].neighbours and structure.gap > 1 and wished != 1:
+        raise UserError(
+            f"{strategy} keeps neighbouring layers, which a gap of {structure.gap} forbids",
+            field=f"{structure.where}gap",
+            hint=f"use a gap of 1, or another strategy, such as {_APART[strategy]}",
+        )
+    most, least = structure.most(layers), max(len(structure.keep), 1)
+    if wished is not None and not least <= wished <= most:
+        raise UserError(
+            f"k={wished}, but between {least} and {most} layers can have the wished structure",
+            field=f"{budget.where}k",
+            hint=f"choose {least} to {most}, or change {structure.where}keep or {structure.where}gap",
+        )
+    if wished is not None and not budget.limits:
+        return [wished]
+    return list(range(min(wished or most, most), least - 1, -1))
+
+
+def _refuse_unusable(evidence: Evidence, strategy: str, budget: Budget, sizes: Sequence[int]) -> None:
+    """Scores that are missing or say nothing would still give an answer: a wrong one."""
+    relevance = list(evidence.relevance)
+    if bad := [layer for layer, value in enumerate(relevance, 1) if not math.isfinite(value)]:
+        raise UserError(
+            f"the score of layer {bad[0]} is {relevance[bad[0] - 1]}", field="SCORES", hint="give finite scores"
+        )
+    read = {"relevance": relevance, "flow": list(evidence.influence or ()), "blocks": _same_size(evidence, sizes)}
+    values = read.get(STRATEGIES[strategy].reads, [])
+    if len(values) > 1 and max(values) == min(values) and sizes[0] < evidence.layers:
+        raise UserError(
+            f"{strategy} chooses by scores, and all of them are {values[0]:g}: they do not say which layers to keep",
+            field="SCORES",
+            hint="probe with more data or another property, or use bottom_k, which needs no scores",
+        )
+
+
+def _same_size(evidence: Evidence, sizes: Sequence[int]) -> list[float]:
+    return [value for subset, value in evidence.subnetworks.items() if len(subset) == sizes[0]]
 
 
 def describe(
@@ -96,18 +191,6 @@ def describe(
     )
 
 
-def _subsets(strategy: str, relevance: Sequence[float], k: int, fixed: Subset) -> Iterator[Subset]:
-    """The strategy's subsets of k layers, best first; layers that have to stay are kept, and it chooses the others."""
-    free = [layer for layer in range(1, len(relevance) + 1) if layer not in fixed]
-    if k < len(fixed):
-        return
-    if k == len(fixed):
-        yield tuple(fixed)
-        return
-    for chosen in STRATEGIES[strategy]([relevance[layer - 1] for layer in free], k - len(fixed)):
-        yield tuple(sorted((*fixed, *(free[place - 1] for place in chosen))))
-
-
 def _known(limit: Limit, known: Mapping[Unit, Cost], budget: Budget) -> tuple[Cost, float]:
     if limit.unit not in known:
         raise UserError(
@@ -119,10 +202,14 @@ def _known(limit: Limit, known: Mapping[Unit, Cost], budget: Budget) -> tuple[Co
 
 
 def _nothing_fits(
-    strategy: str, relevance: Sequence[float], fixed: Subset, limits: list[tuple[Limit, Cost, float]], budget: Budget
+    strategy: str,
+    evidence: Evidence,
+    structure: Structure,
+    limits: list[tuple[Limit, Cost, float]],
+    budget: Budget,
 ) -> UserError:
     """Say how small it gets, and that embeddings are not layers where they alone are too large."""
-    smallest = list(_subsets(strategy, relevance, max(len(fixed), 1), fixed))
+    smallest = list(STRATEGIES[strategy].choose(evidence, max(len(structure.keep), 1), structure))
     for limit, cost, most in limits:
         least = min(cost.of(kept) for kept in smallest)
         if least <= most:

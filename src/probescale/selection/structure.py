@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
+from probescale.config import SelectionConfig
 from probescale.errors import UserError
 from probescale.subsets import Subset
 
@@ -21,7 +23,7 @@ class Structure:
     where: str = "selection."  # how errors name the fields
 
     def allows(self, subset: Subset) -> bool:
-        steps = [after - before for before, after in zip(subset, subset[1:], strict=False)]
+        steps = [after - before for before, after in pairwise(subset)]
         return (
             set(self.keep) <= set(subset)
             and all(step >= self.gap for step in steps)
@@ -58,13 +60,17 @@ class Structure:
         return all(other == layer or abs(other - layer) >= self.gap for other in self.keep)
 
 
+def structure_of(selection: SelectionConfig) -> Structure:
+    return Structure(selection.keep, selection.gap, selection.neighbours)
+
+
 def solve(costs: np.ndarray, structure: Structure) -> Subset | None:
     """The subset of least cost; costs (k, L): of taking layer l as the i-th. Ties go to lower layers; None: no subset.
 
     >>> solve(-np.array([[3.0, 1.0, 4.0, 1.0, 5.0]] * 2), Structure(gap=3))
     (1, 5)
     """
-    k, layers = costs.shape
+    layers = costs.shape[1]
     place = np.arange(layers)
     step = place[None, :] - place[:, None]  # (before, after)
     follows = step == 1 if structure.contiguous else step >= structure.gap
