@@ -46,6 +46,37 @@ def run(
 
 
 @app.command()
+def smallest(
+    config: Config,
+    keep: Annotated[str, typer.Option(help="Share of the original's metric to keep, such as 97%.")],
+    set_: Set = [],  # noqa: B006
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder to write.", show_default="runs/<name of CONFIG>-smallest")
+    ] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Find the smallest subnetwork that keeps a share of the original's metric: train few, measure all, stop."""
+    from probescale.checks import load_config
+    from probescale.progress import waiting
+
+    folder = out or Path("runs") / f"{config.stem}-smallest"
+    settings = load_config(config, set_)
+    with waiting("loading libraries"):
+        from probescale.report.tables import trace_notes, trace_table
+        from probescale.smallest import parse_share
+        from probescale.smallest import smallest as find
+    try:
+        trace = find(settings, parse_share(keep), folder, overwrite=overwrite)
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command goes on from here", err=True)
+        raise SystemExit(130) from None
+    show(trace_table(trace).rich())
+    for note in trace_notes(trace):
+        show(note)
+    show(f"\nmodel, scores and report: {folder}")
+
+
+@app.command()
 def validate(config: Config, set_: Set = []) -> None:  # noqa: B006
     """Check a configuration and list every problem at once; nothing is computed or fetched."""
     from probescale.checks import load_config

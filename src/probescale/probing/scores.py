@@ -70,7 +70,8 @@ class SubnetworkScores(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     subsets: tuple[Subset, ...]
-    values: tuple[float, ...]
+    values: tuple[float, ...]  # by the metric: what decides
+    accuracy: tuple[float, ...] = ()
     draws: tuple[tuple[float, ...], ...] = ()  # (subsets, draws) the values on resampled held-out rows
     metric: str
     examples: int

@@ -23,6 +23,13 @@ SPLITS = 3  # of the same examples into train and held-out rows; values are the 
 METRIC = "information"  # bits saved over knowing the shares alone: finer than accuracy, which is a count
 
 
+@dataclass(frozen=True)
+class _Found:
+    value: float  # by the metric that decides
+    accuracy: float
+    draws: np.ndarray  # the value on resampled held-out rows
+
+
 @dataclass
 class Prober:
     """Probes subnetworks of one model for one task, and remembers what it found."""
@@ -30,7 +37,7 @@ class Prober:
     loaded: LoadedModel
     task: Task
     config: RunConfig
-    found: dict[Subset, tuple[float, np.ndarray]] = field(default_factory=dict)  # value, and the same in every draw
+    found: dict[Subset, _Found] = field(default_factory=dict)
     passes: float = 0.0
 
     def score(self, subsets: Sequence[Subset]) -> dict[Subset, float]:
@@ -38,7 +45,7 @@ class Prober:
         new = sorted({subset for subset in subsets if subset not in self.found})
         for first in range(0, len(new), AT_ONCE):
             self._probe(new[first : first + AT_ONCE])
-        return {subset: self.found[subset][0] for subset in subsets}
+        return {subset: self.found[subset].value for subset in subsets}
 
     def _probe(self, subsets: list[Subset]) -> None:
         config, loaded = self.config, self.loaded
@@ -47,8 +54,8 @@ class Prober:
         data = [drawn(self.task, prop, config.selection.sample, config.seed) for prop in probes]
         requests = [Request(part, _pooling(prop)) for part, prop in zip(data, probes, strict=True)]
         settings = config.probing.model_copy(update={"selectivity": False, "code_length": False})
-        sites, total = ends_of(loaded, subsets), np.zeros(len(subsets))
-        draws: list[np.ndarray] = []
+        sites = ends_of(loaded, subsets)
+        total, accuracy, resampled = np.zeros(len(subsets)), np.zeros(len(subsets)), np.zeros((len(subsets), 1))
         with Store.open(keep=False) as store:
             found = represent(
                 loaded, requests, store, max_length=config.model.max_length, batch_tokens=config.probing.batch_tokens,
@@ -58,20 +65,22 @@ class Prober:
                 for seed in range(config.seed, config.seed + SPLITS):
                     rows = rows_of(request, features, prop.name, config.probing.validation, seed)
                     scored = score_property(rows, features, sites, 1, settings, seed, prop.name)
-                    measures = [scored.sites[name_of(subset)].measures[METRIC] for subset in subsets]
+                    measures = [scored.sites[name_of(subset)].measures for subset in subsets]
                     share = weights[prop.name] / SPLITS
-                    total += share * np.array([one.value for one in measures])
-                    draws.append(share * np.nan_to_num([one.drawn for one in measures]))
-        resampled = np.sum(draws, axis=0)  # (subsets, draws)
-        self.found |= {s: (float(v), d) for s, v, d in zip(subsets, total, resampled, strict=True)}
+                    total += share * np.array([one[METRIC].value for one in measures])
+                    accuracy += share * np.array([one["accuracy"].value for one in measures])
+                    resampled = resampled + share * np.nan_to_num([one[METRIC].drawn for one in measures])
+        for number, subset in enumerate(subsets):
+            self.found[subset] = _Found(float(total[number]), float(accuracy[number]), resampled[number])
         self.passes += passes_for(subsets, loaded.layers)
 
     def scores(self) -> SubnetworkScores:
         subsets = sorted(self.found, key=lambda subset: (len(subset), subset))
         return SubnetworkScores(
             subsets=tuple(subsets),
-            values=tuple(self.found[s][0] for s in subsets),
-            draws=tuple(tuple(self.found[s][1].round(5).tolist()) for s in subsets),
+            values=tuple(self.found[s].value for s in subsets),
+            accuracy=tuple(self.found[s].accuracy for s in subsets),
+            draws=tuple(tuple(self.found[s].draws.round(5).tolist()) for s in subsets),
             metric=METRIC,
             examples=self.config.selection.sample,
             passes=round(self.passes, 3),

@@ -54,6 +54,8 @@ def _how(task: Task, scores: ProbeScores, selection: Selection) -> str:
         f"- Relevance is the weighted sum of the probes (Eq. 1); the kept layers sum to {selection.score:.4f}. The dev "
         "data took no part in probing, selection or training."
     )
+    if selection.certainty:
+        lines.append(f"- How sure the choice of layers is. {selection.certainty.sentence()}")
     if task.repeats:
         lines.append(f"- {task.repeats:,} training rows were left out: repeats of another row, or of a dev row.")
     return "\n".join(lines)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import Measured, RunResult
+from probescale.recovery.trace import Trace
 from probescale.report.table import Table
 from probescale.selection.select import Selection
 
@@ -71,10 +72,51 @@ def selection_table(selection: Selection) -> Table:
         ("dropped", layers_text(selection.dropped) or "none"),
         ("score", f"{selection.score:.4f}"),
     ]
+    if selection.certainty:
+        rows.append(("certainty", selection.certainty.sentence()))
     if selection.params is not None and selection.params_original is not None:
         share = f"{selection.ratio_total:.1%} of all, {selection.ratio_layers:.1%} of the layers"
         rows.append(("parameters", f"{selection.params:,} of {selection.params_original:,} ({share})"))
     return Table("Selection", ("", ""), tuple(rows), words=2)
+
+
+def trace_table(trace: Trace) -> Table:
+    """What a search for the smallest model trained, in that order."""
+    rows = [
+        (
+            layers_text(trial.kept),
+            f"{trial.params:,}",
+            "" if trial.expected is None else f"{100 * trial.expected:.2f}",
+            f"{100 * trial.value:.2f}",
+            "" if trial.retention is None else f"{trial.retention:.1%}",
+            "yes" if trial.enough else "no",
+        )
+        for trial in trace.trials
+    ]
+    chosen = frozenset(number for number, trial in enumerate(trace.trials) if trial.kept == trace.answer)
+    header = ("layers kept", "parameters", "expected", "measured", "retention", "enough")
+    return Table(f"The smallest that keeps {trace.keep:.4g} of the original's metric", header, tuple(rows), chosen)
+
+
+def trace_notes(trace: Trace) -> list[str]:
+    answer = next(trial for trial in trace.trials if trial.kept == trace.answer)
+    original = trace.trials[0]
+    if answer is original:
+        first = f"No smaller subnetwork keeps {trace.keep:.1%}: the model is the original, fine-tuned."
+    else:
+        first = (
+            f"Layers {layers_text(answer.kept)} keep {answer.retention:.1%} with {answer.params / original.params:.1%} "
+            f"of the parameters; {len(trace.trials)} trainings."
+        )
+    notes = [first]
+    if not trace.bracketed:
+        notes.append("One layer less was not measured.")
+    if trace.held_out_error:
+        errors = ", ".join(
+            f"{name.replace('_', '-')} {100 * error:.2f}" for name, error in trace.held_out_error.items()
+        )
+        notes.append(f"Held-out error of the laws through the probes' accuracy, in points: {errors}.")
+    return notes
 
 
 def layers_text(layers: Sequence[int]) -> str:

@@ -131,8 +131,9 @@ def _sizes(evidence: Evidence, budget: Budget, strategy: str, structure: Structu
             field=f"{structure.where}gap",
             hint=f"use a gap of 1, or another strategy, such as {_APART[strategy]}",
         )
-    most, least = structure.most(layers), max(len(structure.keep), 1)
-    if wished is not None and not least <= wished <= most:
+    possible = structure.sizes(layers)
+    least, most = possible[0], possible[-1]
+    if wished is not None and wished not in possible:
         raise UserError(
             f"k={wished}, but between {least} and {most} layers can have the wished structure",
             field=f"{budget.where}k",
@@ -140,7 +141,7 @@ def _sizes(evidence: Evidence, budget: Budget, strategy: str, structure: Structu
         )
     if wished is not None and not budget.limits:
         return [wished]
-    return list(range(min(wished or most, most), least - 1, -1))
+    return [k for k in reversed(possible) if k <= (wished or most)]
 
 
 def _refuse_unusable(evidence: Evidence, strategy: str, budget: Budget, sizes: Sequence[int]) -> None:
@@ -209,7 +210,7 @@ def _nothing_fits(
     budget: Budget,
 ) -> UserError:
     """Say how small it gets, and that embeddings are not layers where they alone are too large."""
-    smallest = list(STRATEGIES[strategy].choose(evidence, max(len(structure.keep), 1), structure))
+    smallest = list(STRATEGIES[strategy].choose(evidence, structure.sizes(evidence.layers)[0], structure))
     for limit, cost, most in limits:
         least = min(cost.of(kept) for kept in smallest)
         if least <= most:

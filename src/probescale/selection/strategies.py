@@ -22,7 +22,6 @@ from probescale.subsets import Subset, blocks_of
 Choose = Callable[[Evidence, int, Structure], Iterator[Subset]]
 T = TypeVar("T")
 Reads = Literal["nothing", "relevance", "flow", "blocks", "search", "all subsets"]
-DRAWS = 100  # of `random`, before it gives up on a budget
 
 
 @dataclass(frozen=True)
@@ -90,11 +89,7 @@ def alternate(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subs
 def random(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """k layers drawn at random with the seed."""
     draw = np.random.default_rng((evidence.seed, k))
-    for _ in range(DRAWS):
-        drawn = next(by_value(draw.random(evidence.layers).tolist(), k, structure), None)
-        if drawn is None:
-            return
-        yield drawn
+    yield from by_value(draw.random(evidence.layers).tolist(), k, structure)
 
 
 @strategy("relevance")

@@ -34,8 +34,8 @@ class Structure:
         """With layers that the model cannot do without."""
         return replace(self, keep=tuple(sorted({*self.keep, *keep})))
 
-    def most(self, layers: int) -> int:
-        """The largest subset there is. Wishes that contradict each other are refused."""
+    def sizes(self, layers: int) -> range:
+        """Numbers of layers that a subset can have. Wishes that contradict each other are refused."""
         if self.contiguous and self.gap > 1:
             raise UserError(
                 f"neighbouring layers only and a gap of {self.gap} contradict each other",
@@ -46,18 +46,18 @@ class Structure:
             raise UserError(
                 f"layer {outside[0]} does not exist", field=f"{self.where}keep", hint=f"give layers from 1 to {layers}"
             )
-        kept = [layer for layer in range(1, layers + 1) if self._fits_beside(layer)]
-        if not set(self.keep) <= set(kept):
+        if any(after - before < self.gap for before, after in pairwise(self.keep)):
             raise UserError(
-                f"layers {_text(self.keep)} are closer than the gap of {self.gap}",
+                f"layers {', '.join(map(str, self.keep))} are closer than the gap of {self.gap}",
                 field=f"{self.where}gap",
                 hint=f"choose a smaller {self.where}gap",
             )
-        costs = np.zeros((layers, layers))
-        return next(k for k in range(layers, -1, -1) if k == 0 or solve(costs[:k], self) is not None)
-
-    def _fits_beside(self, layer: int) -> bool:
-        return all(other == layer or abs(other - layer) >= self.gap for other in self.keep)
+        if not self.keep:
+            return range(1, (layers - 1) // self.gap + 2)
+        first, last = self.keep[0], self.keep[-1]
+        between = sum((after - before) // self.gap for before, after in pairwise(self.keep))
+        most = 1 + between + (first - 1) // self.gap + (layers - last) // self.gap
+        return range(last - first + 1 if self.contiguous else len(self.keep), most + 1)
 
 
 def structure_of(selection: SelectionConfig) -> Structure:
@@ -118,7 +118,3 @@ def nearest(places: Sequence[int], layers: int, structure: Structure) -> Subset 
     if structure.allows(wished):
         return wished
     return solve(np.abs(np.arange(1, layers + 1)[None, :] - np.array(wished)[:, None]).astype(float), structure)
-
-
-def _text(layers: Sequence[int]) -> str:
-    return ", ".join(map(str, layers))

@@ -1,0 +1,51 @@
+"""The folder of a run: work stands beside it until it is complete, and goes on there after an interruption."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from probescale.config import RunConfig, to_yaml
+from probescale.errors import ProofFailed, UserError
+from probescale.files import check_output_folder, write_text
+from probescale.progress import console
+
+
+def check_run_folder(out: Path | str, *, overwrite: bool) -> Path:
+    out = check_output_folder(Path(out), overwrite=overwrite, markers=["config.yaml", "selection.json", "metrics.json"])
+    check_output_folder(_partial(out), overwrite=True, markers=["identity.json"])
+    return out
+
+
+def _partial(out: Path) -> Path:
+    return out.with_name(out.name + ".partial")
+
+
+@contextmanager
+def work_folder(out: Path, config: RunConfig, made: dict[str, Any], **asked: object) -> Iterator[Path]:
+    """`out.partial`, with what an interrupted run of exactly this work left there; it becomes `out` at the end."""
+    work = _partial(out)
+    identity = json.dumps({**made, "command": None, "config": config.model_dump(mode="json"), **asked}, sort_keys=True)
+    mark = work / "identity.json"
+    if mark.is_file() and mark.read_text(encoding="utf-8") == identity:
+        console.print(f"going on with the interrupted run in {work}", markup=False)
+    else:
+        shutil.rmtree(work, ignore_errors=True)
+        write_text(work / "config.yaml", to_yaml(config))
+        write_text(mark, identity)
+    try:
+        yield work
+    except ProofFailed:
+        raise  # not the settings are wrong: what was trained stays
+    except UserError:
+        shutil.rmtree(work)  # nothing here is worth going on with
+        raise
+    shutil.rmtree(work / "measured")
+    mark.unlink()
+    if out.exists():
+        shutil.rmtree(out)
+    work.rename(out)

@@ -1,0 +1,134 @@
+"""The smallest subnetwork that keeps a share of the original's metric: a measured model, never only a prediction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from probescale.config import RunConfig
+from probescale.errors import UserError
+from probescale.measuring import Measurer
+from probescale.models.loading import LoadedModel
+from probescale.models.parameters import Parameters
+from probescale.pipeline import prepare, scores_of, write_result
+from probescale.probing.scores import ProbeScores
+from probescale.probing.stitched import Prober
+from probescale.provenance import provenance
+from probescale.recovery.result import Measured
+from probescale.recovery.trace import Trace, Trial
+from probescale.runfolder import check_run_folder, work_folder
+from probescale.selection.bracket import find_smallest
+from probescale.selection.budget import parse_budget
+from probescale.selection.evidence import evidence_of
+from probescale.selection.scaling import fit_law, held_out_error
+from probescale.selection.select import Selection, describe, select
+from probescale.selection.structure import structure_of
+from probescale.tasks.task import Task
+
+FEWEST = 4  # sizes, to fit a law
+
+
+def parse_share(text: str) -> float:
+    """
+    >>> parse_share("97%"), parse_share("0.97")
+    (0.97, 0.97)
+    """
+    try:
+        share = float(text.rstrip("% ")) / 100 if text.strip().endswith("%") else float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise UserError(f'"{text}" is not a share of the original', field="--keep", hint="write 97% or 0.97")
+    return share
+
+
+def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool = False) -> Trace:
+    """Train as few subnetworks as it takes; the run folder `out` holds the answer, its model and the trace.
+
+    Sizes are numbers of layers; which layers, says the configured strategy. Its budget and k count nothing here.
+    """
+    out = check_run_folder(out, overwrite=overwrite)
+    task, loaded = prepare(config)
+    made = provenance(loaded, task, config.seed)
+    config = config.model_copy(
+        update={"selection": config.selection.model_copy(update={"budget": None, "k": loaded.layers}), "compare": ()}
+    )
+    with work_folder(out, config, made, keep=keep) as work:
+        scores = scores_of(work, loaded, task, config, made, loaded.layers)
+        assert scores.parameters is not None
+        candidates = _candidates(scores, config, made)
+        points = _points(candidates, scores.parameters, loaded, task, config)
+        law = fit_law(list(points.values())) if len(points) >= FEWEST else None
+        # The law evens out the noise of single probes.
+        cheap = {k: law.predict(size) if law else value for k, (size, value) in points.items()}
+        measurer = Measurer(work, loaded, task, config, scores.parameters)
+        trials: list[tuple[Measured, float | None]] = []
+
+        def measure(k: int, expected: float | None) -> float:
+            original = trials[0][0] if trials else None
+            found = measurer.measure(
+                "original" if k == loaded.layers else f"k={k}",
+                candidates[k].kept,
+                original,
+                save_with=candidates[k],
+                worth_saving=lambda one: original is None or one.value >= keep * original.value,
+            )
+            trials.append((found, expected))
+            return found.value
+
+        sizes = [k for k in candidates if k < loaded.layers]
+        best, values = find_smallest(sizes, loaded.layers, cheap, measure, lambda value: keep * value)
+        trace = Trace(
+            keep=keep,
+            wanted=keep * trials[0][0].value,
+            trials=tuple(_trial(one, expected, keep * trials[0][0].value) for one, expected in trials),
+            answer=candidates[best].kept,
+            bracketed=not [k for k in sizes if k < best] or max(k for k in sizes if k < best) in values,
+            law=law,
+            held_out_error=held_out_error(list(points.values())) if law else {},
+            provenance=made,
+        )
+        trace.save(work / "smallest.json")
+        candidates[best].save(work / "selection.json")
+        measured = {one.kept: one for one, _ in trials}
+        shown = (trials[0][0].kept, trace.answer)
+        others = {f"k={len(kept)}": one for kept, one in measured.items() if kept not in shown}
+        write_result(
+            work, task, loaded, scores, candidates[best], measurer, trials[0][0], measured[trace.answer], others, made
+        )
+    return trace
+
+
+def _candidates(scores: ProbeScores, config: RunConfig, made: dict[str, Any]) -> dict[int, Selection]:
+    """What the strategy keeps at every number of layers that has the wished structure; and all of them."""
+    assert scores.parameters is not None
+    structure, evidence = structure_of(config.selection), evidence_of(scores)
+    every, name = tuple(scores.parameters.every), config.selection.strategy
+    sizes = structure.also(scores.parameters.fixed).sizes(scores.layers)
+    found = {
+        k: select(evidence, parse_budget(k=k), scores.parameters, name, made, structure=structure)
+        for k in sizes
+        if k < scores.layers
+    }
+    whole = describe(every, scores.relevance, parse_budget(k=scores.layers), scores.parameters, name, made)
+    return {**found, scores.layers: whole}
+
+
+def _points(
+    candidates: dict[int, Selection], parameters: Parameters, loaded: LoadedModel, task: Task, config: RunConfig
+) -> dict[int, tuple[float, float]]:
+    """Parameters of every candidate, and the accuracy of probes at its end."""
+    prober = Prober(loaded, task, config)
+    prober.score([one.kept for one in candidates.values()])
+    return {k: (float(parameters.of(one.kept)), prober.found[one.kept].accuracy) for k, one in candidates.items()}
+
+
+def _trial(one: Measured, expected: float | None, wanted: float) -> Trial:
+    return Trial(
+        kept=one.kept,
+        params=one.params,
+        expected=expected,
+        value=one.value,
+        retention=one.retention,
+        enough=one.value >= wanted,
+    )
