@@ -14,7 +14,7 @@ from transformers import AutoConfig
 
 import probescale
 from conftest import FAMILIES, LAYERS, tiny_tokenizer
-from probescale import pipeline
+from probescale import measuring, pipeline
 from probescale.checks import check, load_config
 from probescale.errors import UserError
 from probescale.models.families import FAMILIES as FAMILIES_BY_TYPE
@@ -199,7 +199,7 @@ def test_a_pair_task_with_a_tagging_probe(model_folder, tmp_path):
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(bert_run, tmp_path, monkeypatch):
     path, out = bert_run
     calls = []
-    recover = pipeline.recover
+    recover = measuring.recover
 
     def cut_off(*args, **kwargs):
         calls.append(kwargs["title"])
@@ -207,7 +207,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(bert_run, tmp
             raise KeyboardInterrupt
         recover(*args, **kwargs)
 
-    monkeypatch.setattr(pipeline, "recover", cut_off)
+    monkeypatch.setattr(measuring, "recover", cut_off)
     with pytest.raises(KeyboardInterrupt):
         pipeline.run(load_config(path), tmp_path / "cut")
     assert not (tmp_path / "cut").exists()
@@ -226,8 +226,8 @@ def test_training_that_goes_astray_is_refused_and_leaves_nothing(model_folder, t
         next(loaded.model.parameters()).data.fill_(float("nan"))
         recover(loaded, *args, **kwargs)
 
-    recover = pipeline.recover
-    monkeypatch.setattr(pipeline, "recover", astray)
+    recover = measuring.recover
+    monkeypatch.setattr(measuring, "recover", astray)
     raw = raw_config(model_folder("bert"), task_files) | {"recovery": {"epochs": 1}}
     with pytest.raises(UserError, match=r"recovery\.learning_rate"):
         pipeline.run(check(raw), tmp_path / "out")
@@ -254,7 +254,7 @@ def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, mon
     stale.mkdir()
     (stale / "identity.json").write_text("{}")
     (stale / "scores.json").write_text("{}")
-    monkeypatch.setattr(pipeline, "recover", lambda *_, **__: None)
+    monkeypatch.setattr(measuring, "recover", lambda *_, **__: None)
     result = pipeline.run(load_config(path), tmp_path / "new")
     assert result.original.params > 0
 

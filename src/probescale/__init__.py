@@ -35,9 +35,17 @@ if TYPE_CHECKING:
     from probescale.recovery.result import RunResult as RunResult
     from probescale.report.examination import examine as examine
     from probescale.selection.budget import parse_budget as parse_budget
+    from probescale.selection.calibration import calibrate as calibrate
+    from probescale.selection.correlation import rank_correlation as rank_correlation
+    from probescale.selection.evidence import Evidence as Evidence
+    from probescale.selection.evidence import combined as combined
+    from probescale.selection.evidence import evidence_of as evidence_of
     from probescale.selection.planning import plan as plan
+    from probescale.selection.scaling import fit_law as fit_law
     from probescale.selection.select import Selection as Selection
     from probescale.selection.select import select as select
+    from probescale.selection.structure import Structure as Structure
+    from probescale.smallest import smallest as smallest
     from probescale.tasks.task import load_task as load_task
 
 _HOMES = {
@@ -70,6 +78,14 @@ _HOMES = {
     "parse_budget": "selection.budget",
     "Selection": "selection.select",
     "select": "selection.select",
+    "calibrate": "selection.calibration",
+    "rank_correlation": "selection.correlation",
+    "Evidence": "selection.evidence",
+    "combined": "selection.evidence",
+    "evidence_of": "selection.evidence",
+    "fit_law": "selection.scaling",
+    "Structure": "selection.structure",
+    "smallest": "smallest",
     "load_task": "tasks.task",
 }
 

@@ -24,6 +24,7 @@ from pydantic import (
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from probescale.defaults import STRATEGY
 from probescale.errors import Problems, UserError, did_you_mean
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[\w.-]+$")]
@@ -206,7 +207,7 @@ OneBudget = str | Int | Annotated[float, Strict()]
 
 class SelectionConfig(Section):
     strategy: str = Field(
-        default="contiguous", description="Rule that chooses the layers; see `probescale list strategies`."
+        default=STRATEGY, description="Rule that chooses the layers; see `probescale list strategies`."
     )
     budget: OneBudget | tuple[OneBudget, ...] | None = Field(
         default=None,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import replace
 
 from probescale.config import RunConfig
+from probescale.models.cost import Cost
+from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
 from probescale.probing.flow import flow
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
 from probescale.progress import console
+from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.search import all_subsets, beam_search, beam_width
+from probescale.selection.select import largest
 from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import structure_of
 from probescale.subsets import every_block
@@ -20,11 +25,25 @@ from probescale.tasks.task import Task
 FLOW_TEXTS = 500  # states are averaged over every token of them
 
 
-def gather(
-    scores: ProbeScores, loaded: LoadedModel, task: Task, config: RunConfig, strategies: Iterable[str], most: int
-) -> ProbeScores:
-    """The scores with all that these strategies need to choose at most so many layers."""
-    needs = {STRATEGIES[name].reads for name in strategies}
+def strategies_of(config: RunConfig) -> list[str]:
+    """The configured strategy, then those it is compared with."""
+    return list(dict.fromkeys((config.selection.strategy, *config.compare)))
+
+
+def most_layers(loaded: LoadedModel, config: RunConfig, costs: Mapping[Unit, Cost] | None = None) -> int:
+    """The most that any of the strategies can keep; without costs, as far as the parameters allow."""
+    budget = parse_budget(config.selection.budget, config.selection.k)
+    if costs is None:
+        budget = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit == "parameters"))
+    parameters = count_parameters(loaded.model, loaded.family)
+    structure = structure_of(config.selection)
+    return max(largest(loaded.layers, budget, parameters, name, costs, structure) for name in strategies_of(config))
+
+
+def gather(scores: ProbeScores, loaded: LoadedModel, task: Task, config: RunConfig) -> ProbeScores:
+    """The scores with all that the configured strategies need to choose."""
+    needs = {STRATEGIES[name].reads for name in strategies_of(config)}
+    most = most_layers(loaded, config)
     if "flow" in needs and scores.flow is None:
         texts = sample(task.train, FLOW_TEXTS, config.seed)
         found = flow(loaded, texts, max_length=config.model.max_length, batch_tokens=config.probing.batch_tokens)

@@ -10,7 +10,7 @@ from probescale.checks import check_budget
 from probescale.config import RunConfig
 from probescale.errors import UserError
 from probescale.files import write_json, write_text
-from probescale.gathering import gather
+from probescale.gathering import gather, most_layers, strategies_of
 from probescale.measuring import Measurer
 from probescale.models.cost import Cost
 from probescale.models.counting import count_parameters
@@ -25,7 +25,7 @@ from probescale.report.markdown import report
 from probescale.runfolder import check_run_folder, work_folder
 from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.evidence import evidence_of, resampled
-from probescale.selection.select import Selection, largest, select
+from probescale.selection.select import Selection, select
 from probescale.selection.structure import structure_of
 from probescale.tasks.task import Task, load_task
 
@@ -40,8 +40,8 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
     made = provenance(loaded, task, config.seed)
     with work_folder(out, config, made) as work:
         costs = _costs(work / "costs.json", loaded, config)
-        most = _most(loaded, config, costs)  # a budget that nothing meets shows before the work
-        scores = scores_of(work, loaded, task, config, made, most)
+        most_layers(loaded, config, costs)  # a budget that nothing meets shows before the work
+        scores = scores_of(work, loaded, task, config, made)
         chosen, *others = _selections(scores, loaded, config, costs, made)
         chosen.save(work / "selection.json")
 
@@ -105,26 +105,11 @@ def prepare(config: RunConfig) -> tuple[Task, LoadedModel]:
     return task, loaded
 
 
-def strategies_of(config: RunConfig) -> list[str]:
-    """The configured strategy, then those it is compared with."""
-    return list(dict.fromkeys((config.selection.strategy, *config.compare)))
-
-
-def _most(loaded: LoadedModel, config: RunConfig, costs: dict[Unit, Cost]) -> int:
-    """The most layers that any of the strategies can keep."""
-    budget = parse_budget(config.selection.budget, config.selection.k)
-    parameters = count_parameters(loaded.model, loaded.family)
-    structure = structure_of(config.selection)
-    return max(largest(loaded.layers, budget, parameters, name, costs, structure) for name in strategies_of(config))
-
-
-def scores_of(
-    work: Path, loaded: LoadedModel, task: Task, config: RunConfig, made: dict[str, Any], most: int
-) -> ProbeScores:
+def scores_of(work: Path, loaded: LoadedModel, task: Task, config: RunConfig, made: dict[str, Any]) -> ProbeScores:
     path = work / "scores.json"
     if not path.exists():
         probe(loaded, task, config, made).save(path)
-    gather(load_scores(path), loaded, task, config, strategies_of(config), most).save(path)
+    gather(load_scores(path), loaded, task, config).save(path)
     return load_scores(path)
 
 

@@ -54,7 +54,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
         update={"selection": config.selection.model_copy(update={"budget": None, "k": loaded.layers}), "compare": ()}
     )
     with work_folder(out, config, made, keep=keep) as work:
-        scores = scores_of(work, loaded, task, config, made, loaded.layers)
+        scores = scores_of(work, loaded, task, config, made)
         assert scores.parameters is not None
         candidates = _candidates(scores, config, made)
         points = _points(candidates, scores.parameters, loaded, task, config)

@@ -10,7 +10,8 @@ import typer
 
 from probescale.cli.app import app
 from probescale.cli.options import BatchSize, Budgets, Config, Json, Length, Overwrite, Set, show
-from probescale.errors import UserError
+from probescale.defaults import STRATEGY
+from probescale.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
     from probescale.models.architecture import Architecture
@@ -103,6 +104,7 @@ def probe(
             f'"{out}" is where the figure goes', field="--out", hint="give the scores a name like scores.json"
         )
     with waiting("loading libraries"):
+        from probescale.gathering import gather
         from probescale.pipeline import prepare
         from probescale.probing.probe import probe as probe_layers
         from probescale.provenance import provenance
@@ -114,6 +116,7 @@ def probe(
     task, loaded = prepare(settings)
     try:
         scores = probe_layers(loaded, task, settings, provenance(loaded, task, settings.seed))
+        scores = gather(scores, loaded, task, settings)
     except KeyboardInterrupt:
         typer.echo("stopped; the same command goes on from here", err=True)
         raise SystemExit(130) from None
@@ -139,10 +142,19 @@ class Credit(str, Enum):
 
 @app.command()
 def select(
-    scores: Annotated[Path, typer.Argument(help="scores.json, or a CSV with the columns layer, probe, score.")],
+    scores: Annotated[
+        list[Path],
+        typer.Argument(help="scores.json, or a CSV with the columns layer, probe, score; several: one task each."),
+    ],
     budget: Budgets = [],  # noqa: B006
     k: Annotated[int | None, typer.Option(help="Number of layers, instead of a budget; with one: at most.")] = None,
-    strategy: Annotated[str, typer.Option(help="See `probescale list strategies`.")] = "contiguous",
+    strategy: Annotated[str, typer.Option(help="See `probescale list strategies`.")] = STRATEGY,
+    keep: Annotated[str | None, typer.Option(help="Layers that are always kept, such as 1 or 1,12.")] = None,
+    gap: Annotated[int, typer.Option(min=1, help="Smallest distance between two kept layers; 1: any.")] = 1,
+    neighbours: Annotated[bool, typer.Option("--neighbours", help="Keep neighbouring layers only.")] = False,
+    task_weight: Annotated[
+        list[str], typer.Option(metavar="TASK=W", help="Of several SCORES: how much a task counts. Repeatable.")
+    ] = [],  # noqa: B006
     weight: Annotated[
         list[str], typer.Option(metavar="PROBE=W", help="w(p,T) of Eq. 1; else as in SCORES. Repeatable.")
     ] = [],  # noqa: B006
@@ -166,12 +178,21 @@ def select(
     from probescale.probing.scores import load_scores
     from probescale.report.tables import selection_table
     from probescale.selection.budget import parse_budget
+    from probescale.selection.evidence import combined, evidence_of, resampled
     from probescale.selection.select import select as select_layers
+    from probescale.selection.structure import Structure
+    from probescale.subsets import parse_layers
 
-    found = load_scores(scores)
-    if weight:
-        found = found.weighted(_weights(weight))
-    found = found.credited(metric, contribution.value if contribution else None)
+    tasks = [load_scores(path) for path in scores]
+    tasks = [one.weighted(_weights(weight)) if weight else one for one in tasks]
+    tasks = [one.credited(metric, contribution.value if contribution else None) for one in tasks]
+    shares = _task_weights(task_weight, [one.task for one in tasks])
+    together = list(zip(tasks, shares, strict=True))
+    evidence = combined([(evidence_of(one), share) for one, share in together])
+    again = [[(draw, share) for draw in resampled(one)] for one, share in together]
+    resamples = [combined(list(draws)) for draws in zip(*again, strict=False)]
+    found = tasks[0]
+    structure = Structure(tuple(sorted(set(parse_layers(keep)))) if keep else (), gap, neighbours, where="--")
     limits = parse_budget(budget, k, where="--")
     parameters, costs = found.parameters, None
     if model:
@@ -189,7 +210,7 @@ def select(
             length=length,
             batch_size=batch_size,
         )
-    chosen = select_layers(found.relevance, limits, parameters, strategy, found.provenance, costs)
+    chosen = select_layers(evidence, limits, parameters, strategy, found.provenance, costs, structure, resamples)
     if out:
         chosen.save(check_output_file(out))
     if as_json:
@@ -198,17 +219,55 @@ def select(
         show(selection_table(chosen).rich())
 
 
-def _weights(words: list[str]) -> dict[str, float]:
+def _weights(words: list[str], field: str = "--weight", what: str = "PROBE") -> dict[str, float]:
     weights = {}
     for word in words:
         name, _, value = word.partition("=")
         try:
             weights[name] = float(value)
         except ValueError as error:
-            raise UserError(f'"{word}" is not PROBE=NUMBER', field="--weight") from error
+            raise UserError(f'"{word}" is not {what}=NUMBER', field=field) from error
         if not 0 <= weights[name] < float("inf"):
-            raise UserError(f"the weight of {name} is {value}", field="--weight", hint="weights are 0 or more")
+            raise UserError(f"the weight of {name} is {value}", field=field, hint="weights are 0 or more")
     return weights
+
+
+def _task_weights(words: list[str], tasks: list[str]) -> list[float]:
+    """1 for every task that is not named."""
+    weights = _weights(words, "--task-weight", "TASK")
+    if unknown := [name for name in weights if name not in tasks]:
+        raise UserError(
+            f'no SCORES are of the task "{unknown[0]}".{did_you_mean(unknown[0], tasks)}',
+            field="--task-weight",
+            hint=f"use one of: {', '.join(tasks)}",
+        )
+    return [weights.get(task, 1.0) for task in tasks]
+
+
+@app.command()
+def calibrate(
+    scores: Annotated[Path, typer.Argument(help="scores.json, or a CSV with the columns layer, probe, score.")],
+    measured: Annotated[
+        list[Path], typer.Argument(help="Run folders or metrics.json; or CSV files with the columns layers, value.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Write the scores with these weights here.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn the probes' weights w(p,T) from subnetworks that were measured; tells how well they predict others."""
+    from probescale.files import check_output_file
+    from probescale.probing.scores import load_scores
+    from probescale.report.tables import calibration_table
+    from probescale.selection.calibration import calibrate as learn
+    from probescale.selection.calibration import load_measured
+
+    found = load_scores(scores)
+    learnt = learn({name: probe.scores for name, probe in found.probes.items()}, load_measured(measured))
+    if out:
+        found.weighted(learnt.weights).save(check_output_file(out))
+    if as_json:
+        typer.echo(learnt.model_dump_json(indent=2))
+    else:
+        show(calibration_table(learnt).rich())
 
 
 def _architecture(model: str, layers: int) -> Architecture:

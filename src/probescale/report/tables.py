@@ -8,6 +8,7 @@ from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import Measured, RunResult
 from probescale.recovery.trace import Trace
 from probescale.report.table import Table
+from probescale.selection.calibration import Calibration
 from probescale.selection.select import Selection
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -117,6 +118,16 @@ def trace_notes(trace: Trace) -> list[str]:
         )
         notes.append(f"Held-out error of the laws through the probes' accuracy, in points: {errors}.")
     return notes
+
+
+def calibration_table(learnt: Calibration) -> Table:
+    rows = [(name, f"{weight:.4f}") for name, weight in learnt.weights.items()]
+    errors = {"these weights": learnt.error, "equal weights": learnt.error_uniform, "their mean": learnt.error_mean}
+    rows += [(f"error with {name}", f"{100 * error:.2f}") for name, error in errors.items()]
+    if not learnt.informative:
+        rows.append(("note", "no probe rises with what was measured: the weights are equal"))
+    title = f"Weights from {learnt.points} measured subnetworks; errors are left-one-out, in points"
+    return Table(title, ("probe", "weight"), tuple(rows))
 
 
 def layers_text(layers: Sequence[int]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 
 from probescale.errors import UserError
 from probescale.selection.structure import Structure
@@ -21,6 +21,7 @@ def beam_search(layers: int, most: int, structure: Structure, score: Score, widt
     """
     found: dict[Subset, float] = {}
     beam: list[Subset] = [()]
+    most = min(most, structure.sizes(layers)[-1])
     for size in range(1, most + 1):
         grown = [longer for subset in beam for longer in _longer(subset, layers, structure)]
         if not grown:
@@ -28,9 +29,16 @@ def beam_search(layers: int, most: int, structure: Structure, score: Score, widt
         new = dict(score(grown))
         found |= new
         # One that ends too high cannot grow to the full size; it stays an answer at its own.
-        growing = [subset for subset in grown if layers - subset[-1] >= structure.gap * (most - size)]
+        growing = [subset for subset in grown if _room(subset, layers, structure) >= most - size]
         beam = sorted(growing, key=lambda subset: (-new[subset], subset))[:width]
     return found
+
+
+def _room(subset: Subset, layers: int, structure: Structure) -> int:
+    """How many more layers it can get."""
+    ways = (subset[-1], *(layer for layer in structure.keep if layer > subset[-1]))
+    between = sum((after - before) // structure.gap for before, after in pairwise(ways))
+    return between + (layers - ways[-1]) // structure.gap
 
 
 def _longer(subset: Subset, layers: int, structure: Structure) -> list[Subset]:

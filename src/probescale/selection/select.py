@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from probescale.defaults import STRATEGY
 from probescale.errors import UserError, lookup
 from probescale.files import Record
 from probescale.models.cost import Cost, parameter_cost
@@ -19,7 +20,6 @@ from probescale.selection.strategies import STRATEGIES, score_of
 from probescale.selection.structure import Structure
 from probescale.subsets import Subset
 
-DEFAULT = "contiguous"  # see docs/selection.md
 _APART = {"contiguous": "best_scores", "stitched": "stitched_search"}  # the same criterion without neighbours
 _NAMES: dict[Unit, str] = {
     "parameters": "parameters",
@@ -51,7 +51,7 @@ def select(
     evidence: Evidence | Sequence[float],
     budget: Budget,
     parameters: Parameters | None = None,
-    strategy: str = DEFAULT,
+    strategy: str = STRATEGY,
     provenance: dict[str, Any] | None = None,
     costs: Mapping[Unit, Cost] | None = None,
     structure: Structure | None = None,
@@ -97,7 +97,7 @@ def largest(
     layers: int,
     budget: Budget,
     parameters: Parameters | None = None,
-    strategy: str = DEFAULT,
+    strategy: str = STRATEGY,
     costs: Mapping[Unit, Cost] | None = None,
     structure: Structure | None = None,
 ) -> int:

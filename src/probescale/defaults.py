@@ -1,0 +1,3 @@
+"""Defaults that the command line shows without loading anything."""
+
+STRATEGY = "contiguous"  # what the measurements in docs/selection.md support
