@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import argparse
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from training import DEV, LAYERS, MODEL, TASKS, TRAIN, Job, Kept, data, measured, train_all
 
 KS = (2, 4, 6)
@@ -22,6 +24,7 @@ SEEDS = (0, 1)
 RANDOM_DRAWS = 2
 SETTINGS = {"k": max(KS), "sample": 750, "passes": 20}
 EVIDENCE = Path(__file__).with_name("evidence")
+PAGE = Path(__file__).parents[1] / "docs" / "selection.md"
 
 
 def main() -> None:
@@ -33,6 +36,7 @@ def main() -> None:
     jobs = [job for task in tasks for job in jobs_of(task)] if not asked.tables else []
     if jobs:
         train_all(jobs)
+    write_tables()
 
 
 def evidence_path(task: str) -> Path:
@@ -49,25 +53,32 @@ def evidence(task: str) -> Any:  # noqa: ANN401 - ProbeScores, imported late
     return load_scores(path)
 
 
-def _gather(task: str) -> Any:  # noqa: ANN401
+def prober_of(task: str) -> Any:  # noqa: ANN401 - Prober, imported late
+    """Probes subnetworks with the first seed's training examples."""
     from probescale.config import RunConfig
     from probescale.models.loading import load_classifier
-    from probescale.probing.flow import flow
-    from probescale.probing.probe import probe
     from probescale.probing.stitched import Prober
-    from probescale.selection.search import all_subsets, beam_search, beam_width
-    from probescale.selection.structure import Structure
-    from probescale.subsets import every_block
-    from probescale.tasks.data import sample
     from probescale.tasks.task import Task
 
-    rows, plain = data(task, "train", TRAIN, 0), Structure()
+    rows = data(task, "train", TRAIN, 0)
     loaded = load_classifier(MODEL, None, rows.names, 0)
     work = Task(task, "accuracy", rows, data(task, "dev", DEV, 0), "dev", 0, {"task": rows})
     about = {"train": "unused.csv", "probes": [{"name": "task"}]}
     config = RunConfig.model_validate({"model": {"source": MODEL}, "task": about, "selection": SETTINGS})
-    scores = probe(loaded, work, config, {"seed": 0})
-    prober = Prober(loaded, work, config)
+    return Prober(loaded, work, config)
+
+
+def _gather(task: str) -> Any:  # noqa: ANN401
+    from probescale.probing.flow import flow
+    from probescale.probing.probe import probe
+    from probescale.selection.search import all_subsets, beam_search, beam_width
+    from probescale.selection.structure import Structure
+    from probescale.subsets import every_block
+    from probescale.tasks.data import sample
+
+    prober, plain = prober_of(task), Structure()
+    loaded, config, rows = prober.loaded, prober.config, prober.task.train
+    scores = probe(loaded, prober.task, config, {"seed": 0})
     prober.score(every_block(LAYERS, LAYERS))
     sweep = prober.passes
     prober.score(all_subsets(LAYERS, 2, 10, plain))
@@ -101,6 +112,160 @@ def jobs_of(task: str) -> list[Job]:
     """All trainings of a task: the original, and every subset that a strategy chose, once a seed."""
     subsets = dict.fromkeys(kept for several in choices(task).values() for kept in several)
     return [Job(task, seed, kept) for seed in SEEDS for kept in [*subsets, tuple(range(1, LAYERS + 1))]]
+
+
+def by_subset(task: str) -> dict[Kept, list[float]]:
+    """Accuracy of every subset that was trained, one number a seed."""
+    found: dict[Kept, list[float]] = {}
+    for job, accuracy in sorted(measured().items(), key=lambda one: one[0].seed):
+        if job.task == task:
+            found.setdefault(job.kept, []).append(accuracy)
+    return found
+
+
+def spread(task: str) -> float:
+    """Standard deviation between seeds, pooled over all subsets: two seeds alone say little."""
+    several = [values for values in by_subset(task).values() if len(values) > 1]
+    return float(np.sqrt(np.mean([np.var(values, ddof=1) for values in several]))) if several else float("nan")
+
+
+def tables() -> str:
+    done = [task for task in TASKS if evidence_path(task).exists() and by_subset(task)]
+    return "\n\n".join([*(strategy_table(task) for task in done), criteria_table(done), law_table(done)])
+
+
+def strategy_table(task: str) -> str:
+    """What every strategy keeps, the accuracy after training, and its rank among the strategies at that k."""
+    known, chosen = by_subset(task), choices(task)
+    means = {cell: [np.mean(known[kept]) for kept in several if kept in known] for cell, several in chosen.items()}
+    value = {cell: float(np.mean(found)) for cell, found in means.items() if found}
+    names = list(dict.fromkeys(name for name, _ in chosen))
+    every = {name: [value[name, k] for k in KS if (name, k) in value] for name in names}
+    names.sort(key=lambda name: -np.mean(every[name]) if len(every[name]) == len(KS) else 0)
+    header = ["strategy", *(f"k={k}: layers | accuracy | rank" for k in KS), "mean"]
+    lines = [f"| {' | '.join(header)} |", "|" + " --- |" * (3 * len(KS) + 2)]
+    for name in names:
+        cells = [_cell(name, k, chosen, known, value) for k in KS]
+        mean = f"{100 * np.mean(every[name]):.2f}" if len(every[name]) == len(KS) else ""
+        lines.append(f"| {name} | {' | '.join(cells)} | {mean} |")
+    whole = known.get(tuple(range(1, LAYERS + 1)), [])
+    seeds = max(len(values) for values in known.values())
+    original = f"{100 * np.mean(whole):.2f}" if whole else "not measured"
+    return (
+        f"### {task}\n\nAll {LAYERS} layers: {original}. Mean of {seeds} seeds; one of them differs from the next by a "
+        f"standard deviation of {100 * spread(task):.2f} points (pooled over {len(known)} subsets).\n\n"
+        + "\n".join(lines)
+    )
+
+
+def _cell(name: str, k: int, chosen: dict, known: dict, value: dict) -> str:
+    if (name, k) not in chosen:
+        return " | too many | "
+    layers = "; ".join(",".join(map(str, kept)) for kept in chosen[name, k])
+    if (name, k) not in value:
+        return f"{layers} | not trained | "
+    rivals = [other for (_, size), other in value.items() if size == k]
+    seeds = [accuracy for kept in chosen[name, k] for accuracy in known.get(kept, [])]
+    shown = f"{100 * value[name, k]:.1f} ({', '.join(f'{100 * one:.1f}' for one in seeds)})"
+    return f"{layers} | {shown} | {1 + sum(other > value[name, k] + 1e-9 for other in rivals)}"
+
+
+def criteria(task: str) -> dict[str, dict[Kept, float]]:
+    """What every criterion says of every subset that was trained."""
+    from probescale.selection.evidence import evidence_of
+
+    scores = evidence(task)
+    seen = evidence_of(scores)
+    subsets = [kept for kept in by_subset(task) if len(kept) < LAYERS]
+    assert seen.below is not None
+    assert seen.influence is not None
+    influence, gains = seen.influence, np.diff([seen.below, *seen.relevance])
+    angles = np.array(seen.angles)
+
+    def dropped_angle(kept: Kept) -> float:
+        places = [0, *kept, LAYERS + 1]
+        return sum(angles[a][b - 1] for a, b in pairwise(places) if b - a > 1)
+
+    found = {
+        "relevance, summed (the paper)": {s: sum(seen.relevance[layer - 1] for layer in s) for s in subsets},
+        "relevance, mean": {s: float(np.mean([seen.relevance[layer - 1] for layer in s])) for s in subsets},
+        "marginal gains, summed": {s: float(sum(gains[layer - 1] for layer in s)) for s in subsets},
+        "block influence, summed": {s: sum(influence[layer - 1] for layer in s) for s in subsets},
+        "angle over what is dropped, negative": {s: -dropped_angle(s) for s in subsets},
+        "low layers first: mean layer, negative": {s: -float(np.mean(s)) for s in subsets},
+        "number of layers": {s: float(len(s)) for s in subsets},
+    }
+    return {**found, **stitched_criteria(task, subsets)}
+
+
+def stitched_criteria(task: str, subsets: list[Kept]) -> dict[str, dict[Kept, float]]:
+    """Probes at the ends of exactly these subnetworks; kept, as it takes minutes."""
+    path = EVIDENCE / f"{task}-trained.json"
+    stored = json.loads(path.read_text()) if path.exists() else {}
+    if missing := [kept for kept in subsets if "-".join(map(str, kept)) not in stored]:
+        prober = prober_of(task)
+        prober.score(missing)
+        for kept in missing:
+            found = prober.found[kept]
+            stored["-".join(map(str, kept))] = [round(found.value, 6), round(found.accuracy, 6)]
+        path.write_text(json.dumps(stored, indent=1) + "\n")
+    named = {kept: stored["-".join(map(str, kept))] for kept in subsets}
+    return {
+        "stitched probe, information": {kept: both[0] for kept, both in named.items()},
+        "stitched probe, accuracy": {kept: both[1] for kept, both in named.items()},
+    }
+
+
+def criteria_table(tasks: list[str]) -> str:
+    from probescale.selection.correlation import rank_correlation
+
+    lines = ["| criterion | " + " | ".join(f"{t}: rho | interval | within k" for t in tasks) + " |"]
+    lines.append("|" + " --- |" * (3 * len(tasks) + 1))
+    said = {task: criteria(task) for task in tasks}
+    accuracy = {task: {s: float(np.mean(v)) for s, v in by_subset(task).items() if len(s) < LAYERS} for task in tasks}
+    for name in said[tasks[0]] if tasks else []:
+        cells = []
+        for task in tasks:
+            found = rank_correlation(said[task][name], accuracy[task])
+            within = "" if found.within is None else f"{found.within:.2f}"
+            cells.append(f"{found.rho:.2f} | {found.low:.2f} to {found.high:.2f} | {within}")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    counts = ", ".join(f"{len(accuracy[task])} subsets of {task}" for task in tasks)
+    return (
+        f"### Criteria\n\nSpearman's rank correlation with the accuracy after training, over {counts}.\n\n"
+        + "\n".join(lines)
+    )
+
+
+def law_table(tasks: list[str]) -> str:
+    """Laws through the accuracy of the default's subnetworks against their parameters: measured, and from probes."""
+    from probescale.selection.scaling import fit_law, held_out_error
+
+    lines = ["| task | points | asymptote | exponent | held-out error: saturating | power | log-linear | mean |"]
+    lines.append("|" + " --- |" * 8)
+    for task in tasks:
+        scores = evidence(task)
+        count = scores.parameters.of
+        trained = [(float(count(kept)), value) for kept, values in by_subset(task).items() for value in values]
+        prefixes = [tuple(range(1, k + 1)) for k in range(1, LAYERS + 1)]
+        probed = stitched_criteria(task, prefixes)["stitched probe, accuracy"]
+        blocks = [(float(count(kept)), value) for kept, value in probed.items()]
+        for name, points in (("trained subsets", trained), ("probes of layers 1 to k", blocks)):
+            law, errors = fit_law(points), held_out_error(points)
+            low, high = law.intervals["asymptote"]
+            shown = " | ".join(f"{100 * error:.2f}" for error in errors.values())
+            lines.append(
+                f"| {task}, {name} | {len(points)} | {100 * law.asymptote:.1f} ({100 * low:.1f} to {100 * high:.1f}) | "
+                f"{law.exponent:.2f} | {shown} |"
+            )
+    return "### Scaling law\n\n" + "\n".join(lines)
+
+
+def write_tables() -> None:
+    begin, end = "<!-- made by benchmarks/selection.py -->", "<!-- end of what is made -->"
+    text = PAGE.read_text()
+    before, after = text.split(begin)[0], text.split(end)[1]
+    PAGE.write_text(f"{before}{begin}\n\n{tables()}\n\n{end}{after}")
 
 
 if __name__ == "__main__":
