@@ -137,6 +137,13 @@ def extract(
     keep_decoder: Annotated[
         str | None, typer.Option(help="Layers of an encoder-decoder's decoder.", show_default="all")
     ] = None,
+    heads: Annotated[
+        int | None,
+        typer.Option(help="Attention heads that every layer keeps, the best by --scores.", show_default="all"),
+    ] = None,
+    scores: Annotated[
+        Path | None, typer.Option(help="scores.json of the whole model, with its heads probed.", show_default=False)
+    ] = None,
     encoder_only: Annotated[
         bool, typer.Option("--encoder-only", help="Leave the decoder out (T5, mT5): an encoder alone.")
     ] = False,
@@ -144,7 +151,7 @@ def extract(
     allow_pickle: AllowPickle = False,
     overwrite: Overwrite = False,
 ) -> None:
-    """Cut a model down to the given layers and prove the cut; the folder loads with stock transformers."""
+    """Cut a model down to the given layers (and heads) and prove the cut; the folder loads with stock transformers."""
     kept = parse_layers(keep)
     decoder = parse_layers(keep_decoder, "--keep-decoder") if keep_decoder is not None else None
     if decoder is not None and encoder_only:
@@ -163,6 +170,8 @@ def extract(
         kept,
         out,
         decoder=decoder,
+        heads=heads,
+        head_scores=scores,
         encoder_only=encoder_only,
         revision=revision,
         allow_pickle=allow_pickle,

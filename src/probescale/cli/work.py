@@ -148,7 +148,13 @@ def select(
     ],
     budget: Budgets = [],  # noqa: B006
     k: Annotated[int | None, typer.Option(help="Number of layers, instead of a budget; with one: at most.")] = None,
-    strategy: Annotated[str, typer.Option(help="See `probescale list strategies`.")] = STRATEGY,
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            help="See `probescale list strategies`.",
+            show_default=f"{STRATEGY}, or contiguous where SCORES hold no probed subnetworks",
+        ),
+    ] = None,
     keep: Annotated[str | None, typer.Option(help="Layers that are always kept, such as 1 or 1,12.")] = None,
     gap: Annotated[int, typer.Option(min=1, help="Smallest distance between two kept layers; 1: any.")] = 1,
     neighbours: Annotated[bool, typer.Option("--neighbours", help="Keep neighbouring layers only.")] = False,

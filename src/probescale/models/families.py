@@ -12,9 +12,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
 BERT = Stack("encoder.layer", "attention.output.dense", "output.dense")
-LLAMA = Stack("layers", "self_attn.o_proj", "mlp.down_proj")
+PHI3 = Stack("layers", "self_attn.o_proj", "mlp.down_proj")
+LLAMA = replace(PHI3, by_head=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"))
 T5_BIAS = ("layer.0.SelfAttention.relative_attention_bias.weight",)
-T5_ENCODER = Stack("encoder.block", "layer.0.SelfAttention.o", "layer.1.DenseReluDense.wo", first_block_only=T5_BIAS)
+T5_ENCODER = Stack(
+    "encoder.block", "layer.0.SelfAttention.o", "layer.1.DenseReluDense.wo", first_block_only=T5_BIAS,
+    by_head=tuple(f"layer.0.SelfAttention.{part}" for part in "qkv"),
+)  # fmt: skip
 T5_DECODER = Stack("decoder.block", layer_count="num_decoder_layers", first_block_only=T5_BIAS)
 
 
@@ -81,7 +85,7 @@ FAMILIES: dict[str, Family] = {
         _llama("qwen3"),
         _llama("gemma2"),
         _llama("gemma3", "gemma3_text"),
-        _llama("phi3"),
+        replace(_llama("phi3"), stack=PHI3, heads_stay="queries, keys and values are one matrix in it"),
     )
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
+HIDDEN_WIDE = "in its stock class all heads together are as wide as the hidden states, however many they are"
 Rule = Callable[[Any], str]  # config -> why something is so; nothing where it is not
 
 
@@ -31,6 +32,7 @@ class Stack:
     feed_forward: str = ""  # in a block: the last projection of the feed-forward part
     layer_count: str = "num_hidden_layers"  # its name in the config; stock configs map their own names to this one
     first_block_only: tuple[str, ...] = ()  # weights that only the first block has, and that serve all blocks
+    by_head: tuple[str, ...] = ()  # in a block: queries, keys, values; where the config gives a head's width by itself
 
     def layers_in(self, config: PreTrainedConfig) -> int:
         return int(getattr(config, self.layer_count))
@@ -59,6 +61,7 @@ class Family:
     mean_of_token_logits: bool = False  # the classifier answers per token; the masked mean is the sentence's answer
     layer_1_stays: Rule = _never  # why the first layer has to stay the first
     refuses: Rule = _never  # why a model with this config cannot be cut
+    heads_stay: str = HIDDEN_WIDE  # why heads cannot be dropped, where `stack.by_head` does not say how
     detected: bool = False  # found by looking at the model, not described here
 
     def layers_in(self, config: PreTrainedConfig) -> int:

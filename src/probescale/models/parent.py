@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -17,7 +17,10 @@ from probescale.models.family import Family, backbone_prefix
 from probescale.models.wiring import given, removing, wired
 
 TOLERANCE = 1e-5  # of the largest number: the same operations on the same weights
+NARROWER = 1e-4  # the same where matrices have lost columns: sums are added up in another order
 TOKENS = 12
+# What a block says of its sizes; those of weights are checked when they are loaded.
+SIZES = ("in_features", "out_features", "embedding_dim", "n_heads", "inner_dim", "num_key_value_groups")
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,36 @@ def parents_answers(
         route = "the parent's blocks called by hand"
         found = _by_hand(model, family, inputs, stacks)
     return Wanted(route, inputs, found, _settings(stacks), _tolerance(model, whole))
+
+
+def silenced_answers(
+    model: PreTrainedModel, family: Family, kept: Sequence[int], heads: Mapping[int, Sequence[int]]
+) -> Wanted:
+    """What the parent answers when only these layers act, and in them only these heads. The parent stays whole."""
+    with silencing(model, family, heads):
+        wanted = parents_answers(model, family, kept)
+    settings = [{name: value for name, value in of.items() if not name.endswith(SIZES)} for of in wanted.settings]
+    tolerance = max(wanted.tolerance, NARROWER)
+    return replace(wanted, route=f"{wanted.route} and heads silenced", settings=settings, tolerance=tolerance)
+
+
+@contextmanager
+def silencing(model: PreTrainedModel, family: Family, heads: Mapping[int, Sequence[int]]) -> Iterator[None]:
+    """In these layers, numbered from 1, only these heads add to what the attention gives."""
+
+    def silence(projection: nn.Module, kept: Sequence[int]) -> Any:  # noqa: ANN401 - torch's handle
+        dropped = [head not in kept for head in range(1, model.config.num_attention_heads + 1)]
+
+        def hook(_module: nn.Module, args: tuple[Tensor]) -> Tensor:
+            by_head = args[0].unflatten(-1, (len(dropped), -1))  # (batch, tokens, heads, width)
+            silent = torch.tensor(dropped, device=by_head.device).unsqueeze(-1)
+            return by_head.masked_fill(silent, 0).flatten(-2)
+
+        return projection.register_forward_pre_hook(hook)
+
+    blocks, path = family.layers(model), family.stack.attention
+    with removing([silence(blocks[layer - 1].get_submodule(path), kept) for layer, kept in heads.items()]):
+        yield
 
 
 def _stacks(model: PreTrainedModel, family: Family) -> list[nn.ModuleList]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, cast
 from accelerate import init_empty_weights
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel
 
 from probescale.errors import ProofFailed, UserError, first_line
 from probescale.files import check_output_folder, whole_folder, write_json, write_text
@@ -44,9 +44,17 @@ def extract(
     for stack, chosen in stacks:
         weights = _renumbered(weights, f"{backbone_prefix(parent)}{stack.blocks}.", stack.first_block_only, chosen)
     weights = weights if share else {name: weight.clone() for name, weight in weights.items()}
+    return built_like(loaded, lambda: cut_config(parent.config, family, kept, decoder), weights)
+
+
+def built_like(
+    loaded: LoadedModel, config: Callable[[], PreTrainedConfig], weights: Mapping[str, Tensor]
+) -> LoadedModel:
+    """A model of the parent's stock class with another config, and exactly these weights."""
+    parent = loaded.model
     try:
         with init_empty_weights(include_buffers=False):
-            child = type(parent)(cut_config(parent.config, family, kept, decoder), **load_options(parent))
+            child = type(parent)(config(), **load_options(parent))
         child.load_state_dict(weights, strict=True, assign=True)  # strict: no weight missing, none left over
     except Exception as error:  # layers that are not alike, or a config that cannot be cut
         raise ProofFailed(f"these layers do not fit together in {type(parent).__name__}: {_reason(error)}") from error

@@ -15,6 +15,9 @@ def cut_lines(record: dict[str, Any], folder: Path) -> list[str]:
     if "kept_decoder" in record:
         second = layers_text(record["dropped_decoder"]) or "none"
         lines.append(f"of the decoder: kept {layers_text(record['kept_decoder'])}, dropped {second}")
+    if "kept_heads" in record:
+        many = f"{len(record['kept_heads'][0])} of {record['heads_original']} heads"
+        lines.append(f"kept {many} in every layer; probescale.json says which")
     lines.append(f"{after:,} of {before:,} parameters ({after / before:.1%}), {record['dtype']}")
     same = "to the bit" if proof["to_the_bit"] else f"within {proof['largest_difference']:.0e}"
     lines.append(

@@ -12,6 +12,7 @@ from probescale.files import Record, size_text
 from probescale.models.architecture import Architecture, read_architecture
 from probescale.models.counting import count_parameters
 from probescale.models.family import backbone
+from probescale.models.head_cut import group_size, head_counts, why_not
 from probescale.models.heads import HEADS, build_empty, class_name
 from probescale.models.loading import check_local_model, weight_files
 from probescale.models.parameters import Parameters
@@ -157,6 +158,25 @@ def _notes(what: Architecture, parameters: Parameters) -> Iterator[str]:
     yield (
         f"The embeddings are {parameters.embeddings / parameters.total:.0%} of the parameters: with a single layer it "
         f"is {parameters.total / parameters.smallest:.1f} times smaller."
+    )
+    yield _about_heads(what)
+    yield (
+        "Attention or feed-forward parts cannot be left out alone: the stock class has no place for a layer without "
+        "them."
+    )
+
+
+def _about_heads(what: Architecture) -> str:
+    """Whether attention heads can be dropped, and how many."""
+    family, config = what.family, what.config
+    if reason := why_not(family, config):
+        return f"Attention heads cannot be dropped: {reason}."
+    *fewer, all_of_them = map(str, head_counts(config))
+    size = group_size(config)
+    together = f" in groups of {size}, which share keys and values" if size > 1 else ""
+    alike = ", of the encoder alone, the same ones in all layers" if family.stack.first_block_only else ""
+    return (
+        f"Attention heads can be dropped{together}{alike}: `extract --heads` keeps {', '.join(fewer)} of {all_of_them}."
     )
 
 

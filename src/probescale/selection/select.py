@@ -8,7 +8,6 @@ from typing import Any
 
 from pydantic import Field
 
-from probescale.defaults import STRATEGY
 from probescale.errors import UserError, lookup
 from probescale.files import Record
 from probescale.models.cost import Cost, parameter_cost
@@ -16,7 +15,7 @@ from probescale.models.parameters import Parameters
 from probescale.selection.budget import Budget, Limit, Unit
 from probescale.selection.certainty import Certainty, certainty_of
 from probescale.selection.evidence import Evidence
-from probescale.selection.strategies import STRATEGIES, score_of
+from probescale.selection.strategies import STRATEGIES, default_for, score_of
 from probescale.selection.structure import Structure
 from probescale.subsets import Subset
 
@@ -51,7 +50,7 @@ def select(
     evidence: Evidence | Sequence[float],
     budget: Budget,
     parameters: Parameters | None = None,
-    strategy: str = STRATEGY,
+    strategy: str | None = None,
     provenance: dict[str, Any] | None = None,
     costs: Mapping[Unit, Cost] | None = None,
     structure: Structure | None = None,
@@ -63,6 +62,7 @@ def select(
     the same evidence on other held-out rows, to say how sure the choice is.
     """
     evidence = evidence if isinstance(evidence, Evidence) else Evidence(evidence)
+    strategy = strategy or default_for(evidence)
     lookup(STRATEGIES, strategy, field=f"{budget.where}strategy")
     limits = _limits(budget, parameters, costs)
     structure = (structure or Structure(where=budget.where)).also(parameters.fixed if parameters else ())
@@ -97,7 +97,7 @@ def largest(
     layers: int,
     budget: Budget,
     parameters: Parameters | None = None,
-    strategy: str = STRATEGY,
+    strategy: str = "best_scores",
     costs: Mapping[Unit, Cost] | None = None,
     structure: Structure | None = None,
 ) -> int:

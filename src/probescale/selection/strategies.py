@@ -14,6 +14,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
+from probescale.defaults import STRATEGY
 from probescale.errors import UserError
 from probescale.selection.evidence import Evidence
 from probescale.selection.structure import Structure, by_value, nearest
@@ -44,6 +45,11 @@ def strategy(reads: Reads, *, neighbours: bool = False) -> Callable[[Choose], Ch
         return function
 
     return register
+
+
+def default_for(evidence: Evidence) -> str:
+    """The default where subnetworks were probed for it; else the paper's rule, which layers' scores are enough for."""
+    return STRATEGY if evidence.subnetworks else "contiguous"
 
 
 def score_of(relevance: Sequence[float], kept: Subset) -> float:

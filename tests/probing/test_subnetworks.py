@@ -1,0 +1,160 @@
+"""Subnetworks that are run inside their model are the ones that a cut makes, and share what begins alike."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers import AutoConfig
+
+from conftest import LAYERS, labelled_rows, tiny_tokenizer
+from probescale.models.families import FAMILIES
+from probescale.models.family import backbone
+from probescale.models.heads import class_name
+from probescale.models.loading import LoadedModel, fingerprint, load_as_saved
+from probescale.models.surgery import extract
+from probescale.models.twin import twin_config
+from probescale.models.wiring import wired
+from probescale.probing.cache import Store
+from probescale.probing.represent import Request, represent
+from probescale.probing.subnetworks import ends_of, run_subnetworks
+from probescale.subsets import every_block, name_of, passes_for
+from probescale.tasks.data import Examples
+
+SAVED = ("bert", "mpnet", "t5")
+BUILDS = ("llama", "gpt2", "modernbert", "bart")
+TEXTS = tuple(text * (1 + number % 2) for number, (text, _) in enumerate(labelled_rows(8, seed=5)))
+DATA = Examples(TEXTS, None, (0, 1) * 4, ("a", "b"))
+SUBSETS = [(3,), (1, 2), (2, 3), (1, 3), (1, 3, 4)]
+
+
+@pytest.fixture(scope="module")
+def any_model(model_folder):
+    made: dict[str, LoadedModel] = {}
+
+    def load(name: str) -> LoadedModel:
+        if name not in made:
+            made[name] = load_as_saved(str(model_folder(name))) if name in SAVED else built(name)
+        return made[name]
+
+    return load
+
+
+def built(model_type: str) -> LoadedModel:
+    """A tiny model of another build that reads real words, its weights large enough to tell layers apart."""
+    tokenizer, family = tiny_tokenizer("roberta"), FAMILIES[model_type]
+    config = twin_config(AutoConfig.for_model(model_type), family)
+    config.vocab_size, config.pad_token_id, config.bos_token_id, config.eos_token_id = len(tokenizer), 1, 0, 2
+    transformers.set_seed(0)
+    model = getattr(transformers, class_name(family, config, "none") or "")(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.mul_(3)
+    return LoadedModel(model, tokenizer, family, model_type, fingerprint(model))
+
+
+def states_of(loaded, **options):
+    with Store.open(keep=False) as store:
+        found = represent(loaded, [Request(DATA, "mean")], store, max_length=48, **options)[0]
+        return {site: found.load(site, np.arange(len(found))) for site in found.widths}
+
+
+def allowed(loaded, subsets):
+    fixed = loaded.family.fixed(loaded.model.config)
+    return [subset for subset in subsets if set(fixed) <= set(subset)]
+
+
+@pytest.mark.parametrize("name", [*SAVED, *BUILDS])
+def test_a_subnetwork_ends_with_the_states_of_the_model_that_is_cut(any_model, name):
+    loaded = any_model(name)
+    subsets = allowed(loaded, SUBSETS)
+    inside = states_of(loaded, subnetworks=subsets)
+    assert list(inside) == [name_of(subset) for subset in subsets]
+    for subset in subsets:
+        cut = states_of(extract(loaded, subset))[f"layer-{len(subset):03d}"]
+        np.testing.assert_allclose(inside[name_of(subset)], cut, rtol=1e-4, atol=1e-5)
+    assert all(not np.allclose(a, b, atol=1e-3) for a, b in itertools.combinations(inside.values(), 2))
+
+
+@pytest.mark.parametrize("name", ["bert", "t5", "llama", "modernbert"])
+def test_the_batch_size_does_not_change_a_subnetwork(any_model, name):
+    loaded = any_model(name)
+    subsets = allowed(loaded, SUBSETS)
+    whole, alone = (states_of(loaded, subnetworks=subsets, batch_tokens=tokens) for tokens in (100_000, 1))
+    for site, states in whole.items():
+        np.testing.assert_allclose(alone[site], states, rtol=1e-4, atol=1e-5)
+
+
+def test_the_order_of_the_subsets_is_that_of_the_sites(any_model):
+    loaded = any_model("bert")
+    forward, backward = (states_of(loaded, subnetworks=some) for some in (SUBSETS, SUBSETS[::-1]))
+    assert list(backward) == list(forward)[::-1]
+    for site, states in forward.items():
+        np.testing.assert_array_equal(states, backward[site])
+
+
+@pytest.mark.parametrize("name", ["bert", "t5", "gpt2"])
+@pytest.mark.parametrize("subsets", [every_block(LAYERS, LAYERS), [(2, 4), (1, 2)], [(1, 2, 3)]])
+def test_blocks_are_called_as_often_as_the_price_says(any_model, name, subsets):
+    loaded = any_model(name)
+    calls = []
+    hooks = [block.register_forward_hook(lambda *_: calls.append(1)) for block in loaded.family.layers(loaded.model)]
+    states_of(loaded, subnetworks=subsets, batch_tokens=100_000)
+    for hook in hooks:
+        hook.remove()
+    assert len(calls) == passes_for(subsets, LAYERS) * LAYERS
+
+
+def test_every_block_of_twelve_layers_costs_less_than_eight_passes():
+    subsets = every_block(12, 12)
+    assert len(subsets) == 78
+    assert passes_for(subsets, 12) <= 8
+
+
+def test_a_subset_is_received_once_and_under_its_number(any_model):
+    loaded = any_model("t5")
+    inputs = dict(loaded.tokenizer(list(TEXTS[:3]), return_tensors="pt", padding=True))
+    received: dict[int, torch.Tensor] = {}
+    numbers: list[int] = []
+
+    def receive(number, state):
+        numbers.append(number)
+        received[number] = state
+
+    with torch.inference_mode():
+        run_subnetworks(loaded, SUBSETS, inputs, receive)
+        own = backbone(loaded.model)(**inputs, output_hidden_states=True).hidden_states
+    assert sorted(numbers) == list(range(len(SUBSETS)))
+    torch.testing.assert_close(received[SUBSETS.index((1, 2))], own[2])
+    assert [site.name for site in ends_of(loaded, SUBSETS)] == [name_of(subset) for subset in SUBSETS]
+    assert {site.width for site in ends_of(loaded, SUBSETS)} == {32}
+
+
+def test_a_run_leaves_no_hook_behind_even_when_it_fails(any_model):
+    loaded = any_model("bert")
+    blocks = list(loaded.family.layers(loaded.model))
+
+    def stumble():
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(RuntimeError, match="out of memory"):
+        wired(blocks, stumble, outputs=True)
+    states_of(loaded, subnetworks=[(2,)])
+    assert not any(block._forward_hooks or block._forward_pre_hooks for block in blocks)
+
+
+def test_subnetworks_and_layers_are_kept_apart_in_the_cache(any_model):
+    """The same model and texts: other sites are another entry."""
+    loaded = any_model("bert")
+    with Store.open(keep=False) as store:
+        one, two, layers = (
+            represent(loaded, [Request(DATA, "mean")], store, subnetworks=subsets)[0]
+            for subsets in ([(1,)], [(2,)], ())
+        )
+        rows = np.arange(len(DATA))
+        np.testing.assert_allclose(one.load("1", rows), layers.load("layer-001", rows), atol=1e-6)
+        assert list(two.widths) == ["2"]
