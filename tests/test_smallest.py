@@ -24,7 +24,7 @@ def config(tmp_path_factory, model_folder, task_files):
         "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev)},
         "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
         "selection": {"k": 2, "strategy": "best_scores"},
-        "recovery": {"epochs": 4, "learning_rate": 3e-3, "batch_size": 16},
+        "recovery": {"epochs": 2, "learning_rate": 3e-3, "batch_size": 16},
         "seed": 3,
     }
     path = tmp_path_factory.mktemp("smallest") / "config.yaml"

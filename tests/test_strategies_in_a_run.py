@@ -193,7 +193,6 @@ def test_wishes_that_contradict_each_other(cli, config, tmp_path, settings, says
     assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
 
 
-@pytest.mark.xfail(reason="`largest` asks in the name of its stand-in, contiguous", strict=True)
 @pytest.mark.parametrize(
     "settings", [["selection.strategy=stitched"], ["compare=[stitched]", "selection.strategy=angular"]]
 )

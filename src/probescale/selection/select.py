@@ -102,12 +102,12 @@ def largest(
     structure: Structure | None = None,
 ) -> int:
     """How many layers a strategy can keep at most: known before anything is measured, and refused where none fits."""
-    stand_in = strategy if STRATEGIES[strategy].reads == "nothing" else "contiguous"
-    if not STRATEGIES[strategy].neighbours and stand_in == "contiguous":
-        stand_in = "best_scores"
-    # Rising numbers stand for the scores that are not known yet; cheap layers first, so that none is overlooked.
+    _refuse_gap(strategy, structure or Structure(), budget.k)
+    known = STRATEGIES[strategy]
+    stand_in = strategy if known.reads == "nothing" else "contiguous" if known.neighbours else "best_scores"
+    # Prices stand for the scores that are not known yet: cheap layers first, so that none is overlooked.
     prices = parameters.layers if parameters else [1] * layers
-    made_up = [-float(price) - layer / 1e9 for layer, price in enumerate(prices)]
+    made_up = [-price * (1 + layer / 1e9) for layer, price in enumerate(prices)]
     return select(made_up, budget, parameters, stand_in, costs=costs, structure=structure).k
 
 
@@ -125,12 +125,7 @@ def _sizes(evidence: Evidence, budget: Budget, strategy: str, structure: Structu
         raise UserError(
             f"k={wished}, but the model has {layers} layers", field=f"{budget.where}k", hint=f"choose 1 to {layers}"
         )
-    if STRATEGIES[strategy].neighbours and structure.gap > 1 and wished != 1:
-        raise UserError(
-            f"{strategy} keeps neighbouring layers, which a gap of {structure.gap} forbids",
-            field=f"{structure.where}gap",
-            hint=f"use a gap of 1, or another strategy, such as {_APART[strategy]}",
-        )
+    _refuse_gap(strategy, structure, wished)
     possible = structure.sizes(layers)
     least, most = possible[0], possible[-1]
     if wished is not None and wished not in possible:
@@ -142,6 +137,15 @@ def _sizes(evidence: Evidence, budget: Budget, strategy: str, structure: Structu
     if wished is not None and not budget.limits:
         return [wished]
     return [k for k in reversed(possible) if k <= (wished or most)]
+
+
+def _refuse_gap(strategy: str, structure: Structure, wished: int | None) -> None:
+    if STRATEGIES[strategy].neighbours and structure.gap > 1 and wished != 1:
+        raise UserError(
+            f"{strategy} keeps neighbouring layers, which a gap of {structure.gap} forbids",
+            field=f"{structure.where}gap",
+            hint=f"use a gap of 1, or another strategy, such as {_APART[strategy]}",
+        )
 
 
 def _refuse_unusable(evidence: Evidence, strategy: str, budget: Budget, sizes: Sequence[int]) -> None:
