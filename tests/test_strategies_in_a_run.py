@@ -95,7 +95,7 @@ def test_stitched_probes_every_block_and_takes_the_best(run_of):
     scores, selection = load_scores(out / "scores.json"), json.loads((out / "selection.json").read_text())
     probed = scores.subnetworks
     assert probed is not None
-    assert sorted(probed.subsets) == sorted(every_block(LAYERS, 2))
+    assert set(every_block(LAYERS, 2)) <= set(probed.subsets) <= set(every_block(LAYERS, LAYERS))
     assert probed.passes == passes_for(probed.subsets, LAYERS)
     values = dict(zip(probed.subsets, probed.values, strict=True))
     assert values[tuple(selection["kept"])] == max(value for subset, value in values.items() if len(subset) == 2)
@@ -111,8 +111,8 @@ def test_exhaustive_probes_all_subsets_and_agrees_with_the_blocks(run_of):
         assert probed is not None
         found[strategy] = dict(zip(probed.subsets, probed.values, strict=True))
     assert len(found["exhaustive"]) == 4 + 6
-    for subset, value in found["stitched"].items():
-        assert value == pytest.approx(found["exhaustive"][subset], abs=1e-3)
+    for subset in every_block(LAYERS, 2):
+        assert found["stitched"][subset] == pytest.approx(found["exhaustive"][subset], abs=1e-3)
     kept = tuple(json.loads((run_of("exhaustive") / "selection.json").read_text())["kept"])
     assert found["exhaustive"][kept] == max(v for subset, v in found["exhaustive"].items() if len(subset) == 2)
 
@@ -171,7 +171,10 @@ def test_all_compared_strategies_are_gathered_together(model_folder, task_files)
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        (["selection.strategy=contiguous", "selection.gap=2"], "selection.gap: contiguous keeps neighbouring layers, which a gap of 2 forbids"),
+        (
+            ["selection.strategy=contiguous", "selection.gap=2"],
+            "selection.gap: contiguous keeps neighbouring layers, which a gap of 2 forbids",
+        ),
         (["selection.strategy=stitched", "selection.gap=2"], "keeps neighbouring layers"),
         (["selection.strategy=angular", "selection.gap=2", "selection.neighbours=true"], "contradict each other"),
         (["selection.strategy=exhaustive", "selection.keep=[9]"], "layer 9 does not exist"),
@@ -212,7 +215,6 @@ def test_too_few_passes_leave_nothing_behind(cli, config, tmp_path, strategy):
     assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
 
 
-@pytest.mark.xfail(reason="the price is only known to gather(), after all layers were probed", strict=True)
 @pytest.mark.parametrize("strategy", ["stitched_search", "exhaustive"])
 def test_validate_tells_of_too_few_passes(cli, config, strategy):
     options = ["--set", f"selection.strategy={strategy}", "--set", "selection.passes=1.5"]

@@ -181,6 +181,7 @@ def check_budget(config: RunConfig, classes: int) -> None:
 
     from probescale.models.counting import count_from_config
     from probescale.models.units import costs_of
+    from probescale.selection.search import refuse_costly
     from probescale.selection.select import largest
     from probescale.selection.structure import structure_of
 
@@ -190,5 +191,7 @@ def check_budget(config: RunConfig, classes: int) -> None:
     budget = parse_budget(chosen.budget, chosen.k)
     timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
     costs = costs_of(timeless.units, model, family, parameters, classes=classes, length=chosen.length)
+    structure = structure_of(chosen)
     for strategy in (chosen.strategy, *config.compare):
-        largest(family.layers_in(model), timeless, parameters, strategy, costs, structure_of(chosen))
+        most = largest(family.layers_in(model), timeless, parameters, strategy, costs, structure)
+        refuse_costly(strategy, len(parameters.layers), most, chosen.passes, structure.also(parameters.fixed))

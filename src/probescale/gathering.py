@@ -54,7 +54,7 @@ def gather(scores: ProbeScores, loaded: LoadedModel, task: Task, config: RunConf
         structure = structure_of(config.selection).also(fixed)
         layers, passes = loaded.layers, config.selection.passes
         if "blocks" in needs:
-            prober.score(every_block(layers, most, structure.keep))
+            prober.score(every_block(layers, layers, structure.keep))
         if "all subsets" in needs:
             prober.score(all_subsets(layers, most, passes, structure))
         if "search" in needs:

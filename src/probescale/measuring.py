@@ -47,13 +47,17 @@ class Measurer:
         original: Measured | None = None,
         save_with: Selection | None = None,
         worth_saving: Callable[[Measured], bool] = lambda _: True,
+        again: bool = True,
     ) -> Measured:
-        """The figures of one subset; with `save_with`, its model becomes the run's, if it is worth it."""
+        """The figures of one subset; with `save_with`, its model becomes the run's, if it is worth it.
+
+        `again=False` takes known figures without their model: a better one may follow.
+        """
         path = self.work / "measured" / (name_of(kept) + ".json")
         saved = self.work / "measured" / "saved.txt"  # whose model the folder holds
         if path.exists():
             known = Measured.load(path)
-            if save_with is None or not worth_saving(known) or _text(saved) == name_of(kept):
+            if not again or save_with is None or not worth_saving(known) or _text(saved) == name_of(kept):
                 return known
         started = time.perf_counter()
         model, value, spread = self._train(name, kept)

@@ -34,7 +34,7 @@ def parse_share(text: str) -> float:
     (0.97, 0.97)
     """
     try:
-        share = float(text.rstrip("% ")) / 100 if text.strip().endswith("%") else float(text)
+        share = float(text.strip().removesuffix("%")) / 100 if text.strip().endswith("%") else float(text)
     except ValueError:
         share = -1.0
     if not 0 < share <= 1:
@@ -48,11 +48,11 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     Sizes are numbers of layers; which layers, says the configured strategy. Its budget and k count nothing here.
     """
     out = check_run_folder(out, overwrite=overwrite)
+    config = config.model_copy(
+        update={"selection": config.selection.model_copy(update={"budget": "100%", "k": None}), "compare": ()}
+    )
     task, loaded = prepare(config)
     made = provenance(loaded, task, config.seed)
-    config = config.model_copy(
-        update={"selection": config.selection.model_copy(update={"budget": None, "k": loaded.layers}), "compare": ()}
-    )
     with work_folder(out, config, made, keep=keep) as work:
         scores = scores_of(work, loaded, task, config, made)
         assert scores.parameters is not None
@@ -72,6 +72,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
                 original,
                 save_with=candidates[k],
                 worth_saving=lambda one: original is None or one.value >= keep * original.value,
+                again=False,
             )
             trials.append((found, expected))
             return found.value
@@ -91,6 +92,8 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
         trace.save(work / "smallest.json")
         candidates[best].save(work / "selection.json")
         measured = {one.kept: one for one, _ in trials}
+        # After an interruption the folder may hold another model than the answer's.
+        measurer.measure(f"k={best}", trace.answer, trials[0][0], save_with=candidates[best])
         shown = (trials[0][0].kept, trace.answer)
         others = {f"k={len(kept)}": one for kept, one in measured.items() if kept not in shown}
         write_result(

@@ -61,7 +61,7 @@ def smallest(
     from probescale.progress import waiting
 
     folder = out or Path("runs") / f"{config.stem}-smallest"
-    settings = load_config(config, set_)
+    settings = load_config(config, [*set_, "selection.k=null", "selection.budget=100%"])  # theirs count nothing here
     with waiting("loading libraries"):
         from probescale.report.tables import trace_notes, trace_table
         from probescale.smallest import parse_share

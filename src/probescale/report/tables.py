@@ -105,9 +105,10 @@ def trace_notes(trace: Trace) -> list[str]:
     if answer is original:
         first = f"No smaller subnetwork keeps {trace.keep:.1%}: the model is the original, fine-tuned."
     else:
+        share = "" if answer.retention is None else f" {answer.retention:.1%}"
         first = (
-            f"Layers {layers_text(answer.kept)} keep {answer.retention:.1%} with {answer.params / original.params:.1%} "
-            f"of the parameters; {len(trace.trials)} trainings."
+            f"Layers {layers_text(answer.kept)} keep{share} with {answer.params / original.params:.1%} of the "
+            f"parameters; {len(trace.trials)} trainings."
         )
     notes = [first]
     if not trace.bracketed:

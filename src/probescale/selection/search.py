@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from probescale.errors import UserError
+from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import Structure
 from probescale.subsets import Subset, passes_for
 
@@ -22,16 +23,25 @@ def beam_search(layers: int, most: int, structure: Structure, score: Score, widt
     found: dict[Subset, float] = {}
     beam: list[Subset] = [()]
     most = min(most, structure.sizes(layers)[-1])
-    for size in range(1, most + 1):
+    for _ in range(most):
         grown = [longer for subset in beam for longer in _longer(subset, layers, structure)]
         if not grown:
             break
         new = dict(score(grown))
         found |= new
-        # One that ends too high cannot grow to the full size; it stays an answer at its own.
-        growing = [subset for subset in grown if _room(subset, layers, structure) >= most - size]
-        beam = sorted(growing, key=lambda subset: (-new[subset], subset))[:width]
+        ranked = sorted(grown, key=lambda subset: (-new[subset], subset))
+        # One that ends high is good at its own size, but cannot grow to the full one: half of the beam has to.
+        able = [subset for subset in ranked if _can_reach(subset, most, layers, structure)]
+        beam = list(dict.fromkeys([*able[: (width + 1) // 2], *ranked, *able]))[:width]
     return found
+
+
+def _can_reach(subset: Subset, most: int, layers: int, structure: Structure) -> bool:
+    """Whether it can grow to so many layers, with all that have to stay."""
+    waiting = [layer for layer in structure.keep if layer > subset[-1]]
+    left = most - len(subset)
+    needed = waiting[-1] - subset[-1] if waiting and structure.contiguous else len(waiting)
+    return needed <= left <= _room(subset, layers, structure)
 
 
 def _room(subset: Subset, layers: int, structure: Structure) -> int:
@@ -62,6 +72,15 @@ def beam_width(layers: int, most: int, passes: float, structure: Structure) -> i
     return widths[-1]
 
 
+def refuse_costly(strategy: str, layers: int, most: int, passes: float, structure: Structure) -> None:
+    """Before any work: a search that may cost more than is allowed."""
+    reads = STRATEGIES[strategy].reads
+    if reads == "search":
+        beam_width(layers, most, passes, structure)
+    elif reads == "all subsets":
+        all_subsets(layers, most, passes, structure)
+
+
 def beam_passes(layers: int, most: int, width: int) -> float:
     """The most that a search can cost: every level runs its beginnings again, and the model once.
 
@@ -75,14 +94,22 @@ def beam_passes(layers: int, most: int, width: int) -> float:
 
 def all_subsets(layers: int, most: int, passes: float, structure: Structure) -> list[Subset]:
     """Every subset of at most so many layers; refused where running them costs too much."""
-    count = sum(math.comb(layers, size) for size in range(1, most + 1))
-    if count / layers > passes:
-        raise UserError(
-            f"exhaustive would probe {count:,} subnetworks, about {math.ceil(count / layers):,} passes through the "
-            f"model, and {passes:g} are allowed",
-            field=f"{structure.where}passes",
-            hint="allow more, keep fewer layers, or use stitched_search",
-        )
-    chosen = [s for size in range(1, most + 1) for s in combinations(range(1, layers + 1), size) if structure.allows(s)]
-    assert passes_for(chosen, layers) <= passes + 1
+    free = layers - len(structure.keep)
+    count = sum(math.comb(free, size - len(structure.keep)) for size in structure.sizes(layers) if size <= most)
+    if count / layers > passes and structure.gap == 1 and not structure.contiguous:
+        raise _too_many(count, count / layers, passes, structure)
+    sizes = [size for size in structure.sizes(layers) if size <= most]
+    chosen = [s for size in sizes for s in combinations(range(1, layers + 1), size) if structure.allows(s)]
+    cost = passes_for(chosen, layers)
+    if cost > passes:
+        raise _too_many(len(chosen), cost, passes, structure)
     return chosen
+
+
+def _too_many(count: int, cost: float, passes: float, structure: Structure) -> UserError:
+    return UserError(
+        f"exhaustive would probe {count:,} subnetworks, about {math.ceil(cost):,} passes through the model, and "
+        f"{passes:g} are allowed",
+        field=f"{structure.where}passes",
+        hint="allow more, keep fewer layers, or use stitched_search",
+    )

@@ -15,7 +15,7 @@ from probescale.models.parameters import Parameters
 from probescale.selection.budget import Budget, Limit, Unit
 from probescale.selection.certainty import Certainty, certainty_of
 from probescale.selection.evidence import Evidence
-from probescale.selection.strategies import STRATEGIES, default_for, score_of
+from probescale.selection.strategies import STRATEGIES, default_for, not_probed, score_of
 from probescale.selection.structure import Structure
 from probescale.subsets import Subset
 
@@ -69,6 +69,8 @@ def select(
     sizes = _sizes(evidence, budget, strategy, structure)
     _refuse_unusable(evidence, strategy, budget, sizes)
     kept = _best(evidence, strategy, sizes, structure, limits)
+    if kept is None and not limits:
+        raise not_probed(strategy, tuple(range(1, sizes[0] + 1)), structure)
     if kept is None:
         raise _nothing_fits(strategy, evidence, structure, limits, budget)
     certainty = None

@@ -140,7 +140,7 @@ def stitched(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subse
     """The block of k neighbours that knows most when it is run on the embeddings, as it will be after the cut."""
     blocks = _blocks(evidence.layers, k, structure)
     if missing := [block for block in blocks if block not in evidence.subnetworks]:
-        raise _not_probed("stitched", missing[0], structure)
+        raise not_probed("stitched", missing[0], structure)
     yield from sorted(blocks, key=lambda block: -evidence.subnetworks[block])
 
 
@@ -148,17 +148,19 @@ def stitched(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subse
 def stitched_search(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The best of any k layers by the measure of `stitched`, found by beam search."""
     subsets = [subset for subset in evidence.subnetworks if len(subset) == k and structure.allows(subset)]
-    if not subsets:
-        raise _not_probed("stitched_search", tuple(range(1, k + 1)), structure)
+    if not subsets and not _beyond(evidence, k):
+        raise not_probed("stitched_search", tuple(range(1, k + 1)), structure)
     yield from sorted(subsets, key=lambda subset: (-evidence.subnetworks[subset], subset))
 
 
 @strategy("all subsets")
 def exhaustive(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The best of any k layers by the measure of `stitched`, all of them tried: for models of few layers."""
+    if _beyond(evidence, k):
+        return
     subsets = [subset for subset in combinations(range(1, evidence.layers + 1), k) if structure.allows(subset)]
     if missing := [subset for subset in subsets if subset not in evidence.subnetworks]:
-        raise _not_probed("exhaustive", missing[0], structure)
+        raise not_probed("exhaustive", missing[0], structure)
     yield from sorted(subsets, key=lambda subset: -evidence.subnetworks[subset])
 
 
@@ -204,7 +206,12 @@ def _measured(found: T | None, name: str, structure: Structure) -> T:
     return found
 
 
-def _not_probed(name: str, subset: Subset, structure: Structure) -> UserError:
+def _beyond(evidence: Evidence, k: int) -> bool:
+    """More layers than the budget allowed when subnetworks were probed."""
+    return bool(evidence.subnetworks) and k > max(map(len, evidence.subnetworks))
+
+
+def not_probed(name: str, subset: Subset, structure: Structure) -> UserError:
     return UserError(
         f"{name} goes by probes of subnetworks, and the scores hold none of layers {', '.join(map(str, subset))}",
         field=f"{structure.where}strategy",
