@@ -145,17 +145,11 @@ def test_a_search_that_was_stopped_later_trains_nothing_again(cli, config, tmp_p
 
 
 @pytest.mark.slow
-def test_a_gap_leaves_fewer_sizes(cli, config, tmp_path):
-    options = ["--set", "selection.gap=2", "--set", "recovery.epochs=0"]
+def test_a_gap_leaves_fewer_sizes_and_the_configured_budget_counts_nothing(cli, config, tmp_path):
+    options = ["--set", "selection.gap=2", "--set", "selection.k=9", "--set", "recovery.epochs=0"]
     found = cli("smallest", config, "--keep", "50%", "--out", tmp_path / "out", *options)
     assert found.code == 0, found.err
     assert all(len(trial["kept"]) in (1, 2, 4) for trial in read(tmp_path / "out")["trials"])
-
-
-@pytest.mark.slow
-def test_the_budget_of_the_configuration_counts_nothing(cli, config, tmp_path):
-    options = ["--set", "selection.k=9", "--set", "recovery.epochs=0"]
-    assert cli("smallest", config, "--keep", "50%", "--out", tmp_path / "out", *options).code == 0
 
 
 def test_an_original_that_is_worth_nothing_can_be_told_of():

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from probescale.config import RunConfig
-from probescale.files import write_text
 from probescale.models.loading import LoadedModel
 from probescale.models.parameters import Parameters
 from probescale.models.parent import parents_answers
@@ -29,7 +28,7 @@ class Measurer:
 
     def __init__(self, work: Path, loaded: LoadedModel, task: Task, config: RunConfig, parameters: Parameters) -> None:
         self.work, self.loaded, self.task, self.config, self.parameters = work, loaded, task, config, parameters
-        self.trainings = 0
+        self.held: tuple[Subset, LoadedModel] | None = None
 
     @property
     def recipe(self) -> str:
@@ -45,20 +44,12 @@ class Measurer:
         name: str,
         kept: Subset,
         original: Measured | None = None,
-        save_with: Selection | None = None,
-        worth_saving: Callable[[Measured], bool] = lambda _: True,
-        again: bool = True,
+        hold: Callable[[Measured], bool] = lambda _: False,
     ) -> Measured:
-        """The figures of one subset; with `save_with`, its model becomes the run's, if it is worth it.
-
-        `again=False` takes known figures without their model: a better one may follow.
-        """
+        """The figures of one subset; its model is held for `save` if that is wanted."""
         path = self.work / "measured" / (name_of(kept) + ".json")
-        saved = self.work / "measured" / "saved.txt"  # whose model the folder holds
         if path.exists():
-            known = Measured.load(path)
-            if not again or save_with is None or not worth_saving(known) or _text(saved) == name_of(kept):
-                return known
+            return Measured.load(path)
         started = time.perf_counter()
         model, value, spread = self._train(name, kept)
         against = value if original is None else original.value
@@ -73,15 +64,21 @@ class Measurer:
             retention=value / against if against > 0 else None,
             seconds=round(time.perf_counter() - started, 1),
         )
-        if save_with is not None and worth_saving(measured):
-            record = record_of(self.loaded, kept, model) | {"selection": save_with.model_dump(mode="json")}
-            save_model(model, record, self.work / "model", overwrite=True)
-            write_text(saved, name_of(kept))
+        if hold(measured):
+            self.held = (kept, model)
         measured.save(path)
         return measured
 
+    def save(self, selection: Selection) -> None:
+        """The selection's model becomes the run's; after an interruption it may have to be trained again."""
+        folder, kept = self.work / "model", selection.kept
+        if folder.exists():
+            return
+        model = self.held[1] if self.held and self.held[0] == kept else self._train("the answer", kept)[0]
+        record = record_of(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
+        save_model(model, record, folder)
+
     def _train(self, name: str, kept: Subset) -> tuple[LoadedModel, float, tuple[float, float]]:
-        self.trainings += 1
         config, task, length = self.config, self.task, self.config.model.max_length
         model = extract(self.loaded, kept)
         wanted = parents_answers(self.loaded.model, self.loaded.family, kept)
@@ -91,7 +88,3 @@ class Measurer:
         gold = np.array(task.dev.labels)
         with waiting("resampling"):
             return model, task.measure(gold, predicted), interval(task.measure, gold, predicted, config.seed)
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="utf-8") if path.exists() else ""

@@ -48,7 +48,8 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
         assert scores.parameters is not None
         measurer = Measurer(work, loaded, task, config, scores.parameters)
         original = measurer.measure("original", tuple(range(1, scores.layers + 1)))
-        subnetwork = measurer.measure(chosen.strategy, chosen.kept, original, save_with=chosen)
+        subnetwork = measurer.measure(chosen.strategy, chosen.kept, original, hold=lambda _: True)
+        measurer.save(chosen)
         compared = {other.strategy: measurer.measure(other.strategy, other.kept, original) for other in others}
 
         return write_result(work, task, loaded, scores, chosen, measurer, original, subnetwork, compared, made)

@@ -70,9 +70,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
                 "original" if k == loaded.layers else f"k={k}",
                 candidates[k].kept,
                 original,
-                save_with=candidates[k],
-                worth_saving=lambda one: original is None or one.value >= keep * original.value,
-                again=False,
+                hold=lambda one: original is None or one.value >= keep * original.value,
             )
             trials.append((found, expected))
             return found.value
@@ -92,8 +90,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
         trace.save(work / "smallest.json")
         candidates[best].save(work / "selection.json")
         measured = {one.kept: one for one, _ in trials}
-        # After an interruption the folder may hold another model than the answer's.
-        measurer.measure(f"k={best}", trace.answer, trials[0][0], save_with=candidates[best])
+        measurer.save(candidates[best])
         shown = (trials[0][0].kept, trace.answer)
         others = {f"k={len(kept)}": one for kept, one in measured.items() if kept not in shown}
         write_result(
