@@ -96,7 +96,8 @@ def trace_table(trace: Trace) -> Table:
     ]
     chosen = frozenset(number for number, trial in enumerate(trace.trials) if trial.kept == trace.answer)
     header = ("layers kept", "parameters", "expected", "measured", "retention", "enough")
-    return Table(f"The smallest that keeps {100 * trace.keep:.4g} % of the original's metric", header, tuple(rows), chosen)
+    title = f"The smallest that keeps {100 * trace.keep:.4g} % of the original's metric"
+    return Table(title, header, tuple(rows), chosen)
 
 
 def trace_notes(trace: Trace) -> list[str]:
