@@ -29,6 +29,7 @@ def raw_config(folder, task_files, **selection):
         "model": {"source": str(folder), "max_length": 32},
         "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev)},
         "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
+        "relevance": {"metric": "information"},  # of so few rows, accuracies may all be equal
         "selection": {"k": 2, **selection},
         "compare": [],
         "recovery": {"epochs": 0},  # which layers are chosen does not depend on the training

@@ -85,7 +85,7 @@ def beam_passes(layers: int, most: int, width: int) -> float:
     """The most that a search can cost: every level runs its beginnings again, and the model once.
 
     >>> beam_passes(12, 6, 4)
-    30.0
+    27.0
     """
     levels = [min(width, math.comb(layers, size)) * layers for size in range(most)]
     levels[0] = layers
