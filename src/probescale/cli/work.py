@@ -152,7 +152,7 @@ def select(
         str | None,
         typer.Option(
             help="See `probescale list strategies`.",
-            show_default=f"{STRATEGY}, or contiguous where SCORES hold no probed subnetworks",
+            show_default=f"{STRATEGY}, or contiguous without probed subnetworks or with --weight, --metric, ...",
         ),
     ] = None,
     keep: Annotated[str | None, typer.Option(help="Layers that are always kept, such as 1 or 1,12.")] = None,
@@ -189,6 +189,8 @@ def select(
     from probescale.selection.structure import Structure
     from probescale.subsets import parse_layers
 
+    if weight or metric or contribution:
+        strategy = _by_layers(strategy)
     tasks = [load_scores(path) for path in scores]
     tasks = [one.weighted(_weights(weight)) if weight else one for one in tasks]
     tasks = [one.credited(metric, contribution.value if contribution else None) for one in tasks]
@@ -236,6 +238,19 @@ def _weights(words: list[str], field: str = "--weight", what: str = "PROBE") -> 
         if not 0 <= weights[name] < float("inf"):
             raise UserError(f"the weight of {name} is {value}", field=field, hint="weights are 0 or more")
     return weights
+
+
+def _by_layers(strategy: str | None) -> str:
+    """Probe weights, measures and credit are about the layers' scores, by which stitched strategies do not go."""
+    from probescale.selection.strategies import STRATEGIES
+
+    if strategy in STRATEGIES and STRATEGIES[strategy].reads in ("blocks", "search", "all subsets"):
+        raise UserError(
+            f"{strategy} goes by probes of subnetworks, which --weight, --metric and --contribution do not change",
+            field="--strategy",
+            hint="leave them out, or use contiguous, best_scores or marginal",
+        )
+    return strategy or "contiguous"
 
 
 def _task_weights(words: list[str], tasks: list[str]) -> list[float]:
