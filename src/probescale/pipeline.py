@@ -24,7 +24,7 @@ from probescale.report.figure import write_figure
 from probescale.report.markdown import report
 from probescale.runfolder import check_run_folder, work_folder
 from probescale.selection.budget import Unit, parse_budget
-from probescale.selection.evidence import evidence_of, resampled
+from probescale.selection.evidence import together
 from probescale.selection.select import Selection, select
 from probescale.selection.structure import structure_of
 from probescale.tasks.task import Task, load_task
@@ -119,7 +119,7 @@ def _selections(
 ) -> list[Selection]:
     budget = parse_budget(config.selection.budget, config.selection.k)
     parameters = count_parameters(loaded.model, loaded.family)
-    evidence, resamples, structure = evidence_of(scores), resampled(scores), structure_of(config.selection)
+    (evidence, resamples), structure = together([scores], [1.0]), structure_of(config.selection)
     return [
         select(evidence, budget, parameters, name, made, costs, structure, resamples) for name in strategies_of(config)
     ]

@@ -14,7 +14,9 @@ from probescale.defaults import STRATEGY
 from probescale.errors import UserError, did_you_mean
 
 if TYPE_CHECKING:
-    from probescale.models.architecture import Architecture
+    from probescale.models.cost import Cost
+    from probescale.models.parameters import Parameters
+    from probescale.selection.budget import Budget, Unit
 
 
 @app.command()
@@ -184,7 +186,7 @@ def select(
     from probescale.probing.scores import load_scores
     from probescale.report.tables import selection_table
     from probescale.selection.budget import parse_budget
-    from probescale.selection.evidence import combined, evidence_of, resampled
+    from probescale.selection.evidence import together
     from probescale.selection.select import select as select_layers
     from probescale.selection.structure import Structure
     from probescale.subsets import parse_layers
@@ -195,30 +197,14 @@ def select(
     tasks = [one.weighted(_weights(weight)) if weight else one for one in tasks]
     tasks = [one.credited(metric, contribution.value if contribution else None) for one in tasks]
     shares = _task_weights(task_weight, [one.task for one in tasks])
-    together = list(zip(tasks, shares, strict=True))
-    evidence = combined([(evidence_of(one), share) for one, share in together])
-    again = [[(draw, share) for draw in resampled(one)] for one, share in together]
-    resamples = [combined(list(draws)) for draws in zip(*again, strict=False)]
-    found = tasks[0]
+    evidence, resamples = together(tasks, shares)
     structure = Structure(tuple(sorted(set(parse_layers(keep)))) if keep else (), gap, neighbours, where="--")
     limits = parse_budget(budget, k, where="--")
-    parameters, costs = found.parameters, None
+    parameters, costs = tasks[0].parameters, None
     if model:
-        from probescale.models.counting import count_from_config
-        from probescale.models.units import costs_of
-
-        what = _architecture(model, found.layers)
-        parameters = count_from_config(what.config, what.family, classes, field="--model")
-        costs = costs_of(
-            limits.units,
-            what.config,
-            what.family,
-            parameters,
-            classes=classes,
-            length=length,
-            batch_size=batch_size,
-        )
-    chosen = select_layers(evidence, limits, parameters, strategy, found.provenance, costs, structure, resamples)
+        parameters, costs = _counted(model, evidence.layers, limits, classes, length, batch_size)
+    made = tasks[0].provenance if len(tasks) == 1 else {"tasks": {one.task: one.provenance for one in tasks}}
+    chosen = select_layers(evidence, limits, parameters, strategy, made, costs, structure, resamples)
     if out:
         chosen.save(check_output_file(out))
     if as_json:
@@ -291,10 +277,18 @@ def calibrate(
         show(calibration_table(learnt).rich())
 
 
-def _architecture(model: str, layers: int) -> Architecture:
+def _counted(
+    model: str, layers: int, limits: Budget, classes: int, length: int, batch_size: int
+) -> tuple[Parameters, dict[Unit, Cost]]:
+    """What the model's layers cost, from its config."""
     from probescale.models.architecture import read_architecture
+    from probescale.models.counting import count_from_config
+    from probescale.models.units import costs_of
 
     what = read_architecture(model, field="--model")
     if what.layers != layers:
         raise UserError(f"{model} has {what.layers} layers, the scores {layers}", field="--model")
-    return what
+    parameters = count_from_config(what.config, what.family, classes, field="--model")
+    return parameters, costs_of(
+        limits.units, what.config, what.family, parameters, classes=classes, length=length, batch_size=batch_size
+    )

@@ -40,7 +40,7 @@ def quiet_transformers() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-@dataclass(frozen=True)
+@dataclass
 class LoadedModel:
     """A stock model with its tokenizer and the description of its family."""
 
@@ -48,7 +48,7 @@ class LoadedModel:
     tokenizer: PreTrainedTokenizerBase
     family: Family
     source: str  # as the user gave it
-    fingerprint: str  # of the backbone's weights as they were loaded
+    fingerprint: str  # of the backbone's weights: another one after a cut, and after training
 
     @property
     def layers(self) -> int:

@@ -19,7 +19,7 @@ from probescale.files import check_output_folder, whole_folder, write_json, writ
 from probescale.models.counting import count_parameters
 from probescale.models.family import Stack, backbone_prefix, check_layers
 from probescale.models.layer_config import cut_config
-from probescale.models.loading import LoadedModel, quiet_transformers
+from probescale.models.loading import LoadedModel, fingerprint, quiet_transformers
 from probescale.models.parent import answers
 from probescale.models.proof import FolderCheck, Proof, check_folder, folder_check, load_options
 from probescale.models.tokenizers import as_new
@@ -62,7 +62,7 @@ def built_like(
     if parent.can_generate():
         child.generation_config = copy.deepcopy(parent.generation_config)
     cast("nn.Module", child).to(parent.device)
-    return replace(loaded, model=child.eval())
+    return replace(loaded, model=child.eval(), fingerprint=fingerprint(child))
 
 
 def _reason(error: Exception) -> str:

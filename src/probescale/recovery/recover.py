@@ -16,7 +16,7 @@ from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.batching import encode, padded_batches
 from probescale.models.family import Family
-from probescale.models.loading import LoadedModel, quiet_transformers
+from probescale.models.loading import LoadedModel, fingerprint, quiet_transformers
 from probescale.progress import progress
 from probescale.tasks.data import Examples
 
@@ -50,6 +50,7 @@ def recover(
         trainer.remove_callback(PrinterCallback)
         trainer.train()
     loaded.model.eval()
+    loaded.fingerprint = fingerprint(loaded.model)
     if not all(torch.isfinite(parameter).all() for parameter in loaded.model.parameters()):
         raise UserError(
             f"{title} went astray: weights are not finite numbers any more",

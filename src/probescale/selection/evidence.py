@@ -88,3 +88,13 @@ def combined(several: Sequence[tuple[Evidence, float]]) -> Evidence:
         subnetworks={s: sum(w * e.subnetworks[s] for e, w in parts) for s in sorted(shared)},
         seed=parts[0][0].seed,
     )
+
+
+def together(tasks: Sequence[ProbeScores], weights: Sequence[float]) -> tuple[Evidence, list[Evidence]]:
+    """What the scores of one or several tasks say of their model, and what they say on resampled rows."""
+    models = {task.provenance.get("model_sha256") for task in tasks} - {None}
+    if len(models) > 1:
+        raise UserError("the scores are of different models", field="SCORES", hint="give scores of one model")
+    draws = [[(draw, weight) for draw in resampled(task)] for task, weight in zip(tasks, weights, strict=True)]
+    seen = [(evidence_of(task), weight) for task, weight in zip(tasks, weights, strict=True)]
+    return combined(seen), [combined(several) for several in zip(*draws, strict=False)]

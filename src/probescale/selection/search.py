@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 from probescale.errors import UserError
 from probescale.selection.strategies import STRATEGIES
-from probescale.selection.structure import Structure
-from probescale.subsets import Subset, passes_for
+from probescale.selection.structure import Structure, count
+from probescale.subsets import Subset
 
 Score = Callable[[Sequence[Subset]], Mapping[Subset, float]]  # probes subnetworks
 WIDEST = 8
@@ -94,22 +94,18 @@ def beam_passes(layers: int, most: int, width: int) -> float:
 
 def all_subsets(layers: int, most: int, passes: float, structure: Structure) -> list[Subset]:
     """Every subset of at most so many layers; refused where running them costs too much."""
-    free = layers - len(structure.keep)
-    count = sum(math.comb(free, size - len(structure.keep)) for size in structure.sizes(layers) if size <= most)
-    if count / layers > passes and structure.gap == 1 and not structure.contiguous:
-        raise _too_many(count, count / layers, passes, structure)
     sizes = [size for size in structure.sizes(layers) if size <= most]
-    chosen = [s for size in sizes for s in combinations(range(1, layers + 1), size) if structure.allows(s)]
-    cost = passes_for(chosen, layers)
-    if cost > passes:
-        raise _too_many(len(chosen), cost, passes, structure)
-    return chosen
-
-
-def _too_many(count: int, cost: float, passes: float, structure: Structure) -> UserError:
-    return UserError(
-        f"exhaustive would probe {count:,} subnetworks, about {math.ceil(cost):,} passes through the model, and "
-        f"{passes:g} are allowed",
-        field=f"{structure.where}passes",
-        hint="allow more, keep fewer layers, or use stitched_search",
-    )
+    number = sum(count(layers, size, structure) for size in sizes)
+    if number / layers > passes:
+        raise UserError(
+            f"exhaustive would probe {number:,} subnetworks, about {math.ceil(number / layers):,} passes through the "
+            f"model, and {passes:g} are allowed",
+            field=f"{structure.where}passes",
+            hint="allow more, keep fewer layers, or use stitched_search",
+        )
+    found: list[Subset] = []
+    grown: list[Subset] = [()]
+    for _ in range(most):
+        grown = [longer for subset in grown for longer in _longer(subset, layers, structure)]
+        found += [subset for subset in grown if structure.allows(subset)]
+    return found

@@ -64,27 +64,45 @@ def structure_of(selection: SelectionConfig) -> Structure:
     return Structure(selection.keep, selection.gap, selection.neighbours)
 
 
+def count(layers: int, k: int, structure: Structure) -> int:
+    """How many subsets of k layers there are.
+
+    >>> count(12, 6, Structure()), count(12, 6, Structure(gap=2)), count(12, 6, Structure(contiguous=True))
+    (924, 7, 7)
+    """
+    starts, follows, ends = (part.astype(float) for part in _steps(layers, structure))
+    ways = starts
+    for _ in range(k - 1):
+        ways = ways @ follows
+    return int(ways @ ends)
+
+
+def _steps(layers: int, structure: Structure) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which layer may be the first (L,), which may follow which (before, after), which may be the last (L,)."""
+    place = np.arange(layers)
+    step = place[None, :] - place[:, None]
+    follows = step == 1 if structure.contiguous else step >= structure.gap
+    must = np.zeros(layers + 1, int)
+    must[np.array(structure.keep, int)] = 1
+    behind = np.cumsum(must)  # layers to be kept among the first so many: none is jumped over
+    follows &= behind[place][None, :] == behind[place + 1][:, None]
+    return behind[place] == 0, follows, behind[place + 1] == behind[-1]
+
+
 def solve(costs: np.ndarray, structure: Structure) -> Subset | None:
     """The subset of least cost; costs (k, L): of taking layer l as the i-th. Ties go to lower layers; None: no subset.
 
     >>> solve(-np.array([[3.0, 1.0, 4.0, 1.0, 5.0]] * 2), Structure(gap=3))
     (1, 5)
     """
-    layers = costs.shape[1]
-    place = np.arange(layers)
-    step = place[None, :] - place[:, None]  # (before, after)
-    follows = step == 1 if structure.contiguous else step >= structure.gap
-    must = np.zeros(layers + 1, int)
-    must[np.array(structure.keep, int)] = 1
-    behind = np.cumsum(must)  # layers to be kept among the first so many
-    follows &= behind[place][None, :] == behind[place + 1][:, None]  # none is jumped over
-    best = np.where(behind[place] == 0, costs[0], np.inf)
+    starts, follows, ends = _steps(costs.shape[1], structure)
+    best = np.where(starts, costs[0], np.inf)
     chosen = []
     for row in costs[1:]:
         ways = np.where(follows, best[:, None], np.inf)  # (before, after)
         chosen.append(ways.argmin(0))
         best = ways.min(0) + row
-    best = np.where(behind[place + 1] == behind[-1], best, np.inf)
+    best = np.where(ends, best, np.inf)
     last = int(best.argmin())
     if not np.isfinite(best[last]):
         return None
