@@ -9,7 +9,6 @@ Without --real the section on real weights stays as the last run wrote it.
 from __future__ import annotations
 
 import gzip
-import itertools
 import json
 import math
 import re
@@ -30,9 +29,13 @@ from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, load_as_saved, quiet_transformers
 from probescale.models.proof import Proof
 from probescale.models.trial import Trial, try_models
+from probescale.probing.flow import flow_of
 from probescale.provenance import versions
 from probescale.report.table import Table
 from probescale.report.tables import layers_text
+from probescale.selection.budget import parse_budget
+from probescale.selection.evidence import Evidence
+from probescale.selection.select import select
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "models.md"
@@ -201,14 +204,12 @@ def language_section() -> str:
     source = weights("smollm2")
     parent = load_as_saved(source)
     tokens = wikitext(parent)
-    order = by_influence(parent, tokens[:4096])
-    least = sorted(order[:10])
     choices = {
         "all": tuple(range(1, 31)),
         "first 20": tuple(range(1, 21)),
         "every third dropped": tuple(layer for layer in range(1, 31) if layer % 3 != 2),
-        "without the 10 of least influence": tuple(layer for layer in range(1, 31) if layer not in least),
-        "without the block that turns the state least": without_block(parent, tokens[:4096]),
+        "without the 10 of least influence": kept_by("block_influence", parent, tokens, k=20),
+        "without the block that turns the state least": kept_by("angular", parent, tokens, k=20),
     }
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -248,36 +249,12 @@ def perplexity(model: Any, tokens: list[int]) -> float:  # noqa: ANN401
     return math.exp(total / count)
 
 
-@torch.inference_mode()
-def states(parent: LoadedModel, tokens: list[int]) -> list[torch.Tensor]:
-    """The stream before every layer and after the last: (tokens, hidden) each."""
-    kept: list[torch.Tensor] = []
-    layers = parent.family.layers(parent.model)
-    handles: list[Any] = [layer.register_forward_pre_hook(lambda _m, args: kept.append(args[0][0])) for layer in layers]
-    handles.append(layers[-1].register_forward_hook(lambda _m, _a, out: kept.append(cast("torch.Tensor", out)[0])))
-    parent.model(torch.tensor([tokens[:WINDOW]]), use_cache=False)
-    for handle in handles:
-        handle.remove()
-    return kept
-
-
-def by_influence(parent: LoadedModel, tokens: list[int]) -> list[int]:
-    """Layers, the one that changes the stream least first."""
-    stream = states(parent, tokens)
-    influence = [
-        1 - torch.cosine_similarity(before, after, dim=-1).mean().item() for before, after in itertools.pairwise(stream)
-    ]
-    return sorted(range(1, len(influence) + 1), key=lambda layer: influence[layer - 1])
-
-
-def without_block(parent: LoadedModel, tokens: list[int], size: int = 10) -> tuple[int, ...]:
-    stream = states(parent, tokens)
-    angles = [
-        torch.cosine_similarity(stream[start], stream[start + size], dim=-1).clamp(-1, 1).arccos().mean().item()
-        for start in range(len(stream) - size)
-    ]
-    first = min(range(len(angles)), key=angles.__getitem__) + 1
-    return tuple(layer for layer in range(1, len(stream)) if not first <= layer < first + size)
+def kept_by(strategy: str, parent: LoadedModel, tokens: list[int], k: int) -> tuple[int, ...]:
+    """What a strategy that needs no labels keeps, from the first tokens."""
+    ids = torch.tensor([tokens[:WINDOW]])
+    turned = flow_of(parent, [{"input_ids": ids, "attention_mask": torch.ones_like(ids)}])
+    evidence = Evidence([0.0] * parent.layers, influence=turned.influence, angles=turned.angles)
+    return select(evidence, parse_budget(k=k), strategy=strategy).kept
 
 
 def reload(folder: Path) -> tuple[Any, Any]:

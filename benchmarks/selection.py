@@ -85,9 +85,11 @@ def _gather(task: str) -> Any:  # noqa: ANN401
     width = beam_width(LAYERS, max(KS), config.selection.passes, plain)
     beam_search(LAYERS, max(KS), plain, prober.score, width)
     print(f"{task}: {sweep} passes for all blocks, {prober.passes - sweep:.1f} for pairs and a beam of {width}")
-    return scores.model_copy(
-        update={"flow": flow(loaded, sample(rows, 500, 0)), "subnetworks": prober.scores(), "task": task}
-    )
+    # Without the resampled values: the tables need none, and they would be most of the file.
+    probes = {name: one.model_copy(update={"draws": None}) for name, one in scores.probes.items()}
+    subnetworks = prober.scores().model_copy(update={"draws": ()})
+    turned = flow(loaded, sample(rows, 500, 0))
+    return scores.model_copy(update={"flow": turned, "subnetworks": subnetworks, "probes": probes, "task": task})
 
 
 def choices(task: str) -> dict[tuple[str, int], list[Kept]]:

@@ -43,7 +43,6 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
         most_layers(loaded, config, costs)  # a budget that nothing meets shows before the work
         scores = scores_of(work, loaded, task, config, made)
         chosen, *others = _selections(scores, loaded, config, costs, made)
-        chosen.save(work / "selection.json")
 
         assert scores.parameters is not None
         measurer = Measurer(work, loaded, task, config, scores.parameters)
@@ -52,22 +51,20 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
         measurer.save(chosen)
         compared = {other.strategy: measurer.measure(other.strategy, other.kept, original) for other in others}
 
-        return write_result(work, task, loaded, scores, chosen, measurer, original, subnetwork, compared, made)
+        return write_result(measurer, scores, chosen, original, subnetwork, compared, made)
 
 
 def write_result(
-    work: Path,
-    task: Task,
-    loaded: LoadedModel,
+    measurer: Measurer,
     scores: ProbeScores,
     chosen: Selection,
-    measurer: Measurer,
     original: Measured,
     subnetwork: Measured,
     compared: dict[str, Measured],
     made: dict[str, Any],
 ) -> RunResult:
-    """metrics.json, the figure and the report."""
+    """selection.json, metrics.json, the figure and the report, into the folder that the measurer works in."""
+    task, work = measurer.task, measurer.work
     result = RunResult(
         task=task.name,
         metric=task.metric,
@@ -81,9 +78,10 @@ def write_result(
         retention=subnetwork.retention,
         provenance=made,
     )
+    chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes")
-    write_text(work / "report.md", report(task, loaded.family, scores, chosen, result))
+    write_text(work / "report.md", report(task, measurer.loaded.family, scores, chosen, result))
     return result
 
 

@@ -9,7 +9,6 @@ from probescale.config import RunConfig
 from probescale.errors import UserError
 from probescale.measuring import Measurer
 from probescale.models.loading import LoadedModel
-from probescale.models.parameters import Parameters
 from probescale.pipeline import prepare, scores_of, write_result
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
@@ -57,46 +56,50 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
         scores = scores_of(work, loaded, task, config, made)
         assert scores.parameters is not None
         candidates = _candidates(scores, config, made)
-        points = _points(candidates, scores.parameters, loaded, task, config)
+        points = _points(candidates, scores, loaded, task, config)
         law = fit_law(list(points.values())) if len(points) >= FEWEST else None
         # The law evens out the noise of single probes.
         cheap = {k: law.predict(size) if law else value for k, (size, value) in points.items()}
         measurer = Measurer(work, loaded, task, config, scores.parameters)
-        trials: list[tuple[Measured, float | None]] = []
-
-        def measure(k: int, expected: float | None) -> float:
-            original = trials[0][0] if trials else None
-            found = measurer.measure(
-                "original" if k == loaded.layers else f"k={k}",
-                candidates[k].kept,
-                original,
-                hold=lambda one: original is None or one.value >= keep * original.value,
-            )
-            trials.append((found, expected))
-            return found.value
-
-        sizes = [k for k in candidates if k < loaded.layers]
-        best, values = find_smallest(sizes, loaded.layers, cheap, measure, lambda value: keep * value)
+        best, tried = _search(measurer, candidates, cheap, keep)
+        original, *_ = found = [one for one, _ in tried]
+        chosen, below = candidates[best], [k for k in candidates if k < best]
         trace = Trace(
             keep=keep,
-            wanted=keep * trials[0][0].value,
-            trials=tuple(_trial(one, expected, keep * trials[0][0].value) for one, expected in trials),
-            answer=candidates[best].kept,
-            bracketed=not [k for k in sizes if k < best] or max(k for k in sizes if k < best) in values,
+            wanted=keep * original.value,
+            trials=tuple(_trial(one, expected, keep * original.value) for one, expected in tried),
+            answer=chosen.kept,
+            bracketed=not below or candidates[max(below)].kept in [one.kept for one in found],
             law=law,
             held_out_error=held_out_error(list(points.values())) if law else {},
             provenance=made,
         )
         trace.save(work / "smallest.json")
-        candidates[best].save(work / "selection.json")
-        measured = {one.kept: one for one, _ in trials}
-        measurer.save(candidates[best])
-        shown = (trials[0][0].kept, trace.answer)
-        others = {f"k={len(kept)}": one for kept, one in measured.items() if kept not in shown}
-        write_result(
-            work, task, loaded, scores, candidates[best], measurer, trials[0][0], measured[trace.answer], others, made
-        )
+        measurer.save(chosen)
+        answer = next(one for one in found if one.kept == chosen.kept)
+        others = {f"k={len(one.kept)}": one for one in found if one not in (original, answer)}
+        write_result(measurer, scores, chosen, original, answer, others, made)
     return trace
+
+
+def _search(
+    measurer: Measurer, candidates: dict[int, Selection], cheap: dict[int, float], keep: float
+) -> tuple[int, list[tuple[Measured, float | None]]]:
+    """The smallest number of layers that keeps enough; all that was trained, with what was expected of it."""
+    tried: list[tuple[Measured, float | None]] = []
+    full = max(candidates)
+
+    def measure(k: int, expected: float | None) -> float:
+        original = tried[0][0] if tried else None
+        name = "original" if k == full else f"k={k}"
+        enough = keep * original.value if original else 0.0
+        found = measurer.measure(name, candidates[k].kept, original, hold=lambda one: one.value >= enough)
+        tried.append((found, expected))
+        return found.value
+
+    sizes = [k for k in candidates if k < full]
+    best, _ = find_smallest(sizes, full, cheap, measure, lambda value: keep * value)
+    return best, tried
 
 
 def _candidates(scores: ProbeScores, config: RunConfig, made: dict[str, Any]) -> dict[int, Selection]:
@@ -115,12 +118,16 @@ def _candidates(scores: ProbeScores, config: RunConfig, made: dict[str, Any]) ->
 
 
 def _points(
-    candidates: dict[int, Selection], parameters: Parameters, loaded: LoadedModel, task: Task, config: RunConfig
+    candidates: dict[int, Selection], scores: ProbeScores, loaded: LoadedModel, task: Task, config: RunConfig
 ) -> dict[int, tuple[float, float]]:
-    """Parameters of every candidate, and the accuracy of probes at its end."""
+    """Parameters of every candidate, and the accuracy of probes at its end: known from the selection, or measured."""
+    assert scores.parameters is not None
+    probed = scores.subnetworks
+    accuracy = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
     prober = Prober(loaded, task, config)
-    prober.score([one.kept for one in candidates.values()])
-    return {k: (float(parameters.of(one.kept)), prober.found[one.kept].accuracy) for k, one in candidates.items()}
+    prober.score([one.kept for one in candidates.values() if one.kept not in accuracy])
+    accuracy |= {subset: found.accuracy for subset, found in prober.found.items()}
+    return {k: (float(scores.parameters.of(one.kept)), accuracy[one.kept]) for k, one in candidates.items()}
 
 
 def _trial(one: Measured, expected: float | None, wanted: float) -> Trial:

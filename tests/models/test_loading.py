@@ -12,10 +12,14 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
 from conftest import tiny_model, tiny_tokenizer
+from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.families import FAMILIES
 from probescale.models.loading import load_as_saved, load_classifier, read_config
+from probescale.models.surgery import extract
 from probescale.models.twin import twin, twin_tokenizer
+from probescale.recovery.recover import recover
+from probescale.tasks.data import load_rows
 
 
 @pytest.fixture
@@ -44,6 +48,15 @@ def test_the_fingerprint_is_the_checkpoints(folder):
     weights["bert.encoder.layer.0.output.dense.bias"][0] += 1
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     assert load_as_saved(str(folder)).fingerprint != as_saved
+
+
+def test_a_cut_and_a_trained_model_have_fingerprints_of_their_own(folder):
+    parent = load_classifier(str(folder), None, "ab", seed=0)
+    cut, whole = extract(parent, (1, 2)), extract(parent, tuple(range(1, parent.layers + 1)))
+    assert whole.fingerprint == parent.fingerprint != cut.fingerprint
+    before = cut.fingerprint
+    recover(cut, load_rows([("a good film", "a"), ("a bad film", "b")] * 8), RecoveryConfig(epochs=1, batch_size=8))
+    assert cut.fingerprint != before
 
 
 def test_a_checkpoint_without_a_pooler_has_one_fingerprint_too(folder):

@@ -71,7 +71,7 @@ class SubnetworkScores(BaseModel):
 
     subsets: tuple[Subset, ...]
     values: tuple[float, ...]  # by the metric: what decides
-    accuracy: tuple[float, ...] = ()
+    accuracy: tuple[float, ...]
     draws: tuple[tuple[float, ...], ...] = ()  # (subsets, draws) the values on resampled held-out rows
     metric: str
     examples: int
