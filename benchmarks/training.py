@@ -67,7 +67,8 @@ def train(job: Job) -> dict[str, Any]:
 
     from probescale.config import RecoveryConfig
     from probescale.models.surgery import extract
-    from probescale.recovery.recover import predict, recover
+    from probescale.recovery.predict import predict
+    from probescale.recovery.recover import recover
 
     torch.set_num_threads(1)
     parent, rows, dev = _ready(job.task, job.seed)

@@ -11,7 +11,8 @@ from probescale.config import RunConfig, parse, read_yaml, set_value, to_yaml
 from probescale.errors import Problems, UserError
 from probescale.tasks.builtin import builtin_tasks, fill_in
 
-CONFIGS = sorted((Path(__file__).parents[1] / "configs").glob("*.yaml"))
+HOME = Path(__file__).parents[1]
+CONFIGS = sorted((HOME / "configs").rglob("*.yaml"))
 
 
 @pytest.fixture
@@ -26,10 +27,9 @@ def raw(model_folder, task_files):
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_shipped_configs_parse_and_say_how_to_run_them(path):
     verb = "probe" if path.name.startswith("probe") else "run"
-    assert path.read_text().splitlines()[0].startswith(f"# probescale {verb} configs/{path.name}")
+    assert path.read_text().splitlines()[0].startswith(f"# probescale {verb} {path.relative_to(HOME)}")
     config = parse(fill_in(read_yaml(path)))
-    from_the_paper = path.stem.startswith(("roberta", "t5"))
-    assert config.selection.strategy == ("contiguous" if from_the_paper else "stitched")
+    assert config.selection.strategy == ("contiguous" if path.parent.name == "paper" else "stitched")
 
 
 def test_what_is_written_reads_back_the_same(raw):

@@ -276,7 +276,7 @@ def test_the_steps_one_by_one(bert_run, tmp_path):
     selection = probescale.select(scores.relevance, probescale.parse_budget("90%"), scores.parameters)
     small = probescale.extract(loaded, selection.kept)
     probescale.recover(small, task.train, config.recovery, max_length=32)
-    accuracy = (probescale.predict(small, task.dev, max_length=32) == task.dev.labels).mean()
+    accuracy = (probescale.predict(small, task.dev, max_length=32) == task.gold).mean()
     probescale.save_model(small, {"kept": selection.kept}, tmp_path / "small")
     assert accuracy > 0.7
     assert probescale.load_as_saved(str(tmp_path / "small")).layers == selection.k

@@ -162,11 +162,13 @@ def test_all_compared_strategies_are_gathered_together(model_folder, task_files)
     task, loaded = pipeline.prepare(config)
     scores = pipeline.probe(loaded, task, config)
     assert scores.flow is None
-    gathered = gathering.gather(scores, loaded, task, config)
+    assert scores.parameters is not None
+    gathered = gathering.gather(scores, loaded, task, config, scores.parameters)
     assert gathered.flow is not None
     assert gathered.flow.texts == len(task.train)
     assert gathered.subnetworks is not None
-    assert gathering.gather(gathered, loaded, task, config) is gathered, "what is known is not measured again"
+    again = gathering.gather(gathered, loaded, task, config, scores.parameters)
+    assert again is gathered, "what is known is not measured again"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from probescale.probing.scores import ProbeScores as ProbeScores
     from probescale.probing.scores import load_scores as load_scores
     from probescale.probing.scores import relevance as relevance
-    from probescale.recovery.recover import predict as predict
+    from probescale.recovery.predict import predict as predict
     from probescale.recovery.recover import recover as recover
     from probescale.recovery.result import RunResult as RunResult
     from probescale.report.examination import examine as examine
@@ -72,7 +72,7 @@ _HOMES = {
     "ProbeScores": "probing.scores",
     "load_scores": "probing.scores",
     "relevance": "probing.scores",
-    "predict": "recovery.recover",
+    "predict": "recovery.predict",
     "recover": "recovery.recover",
     "RunResult": "recovery.result",
     "parse_budget": "selection.budget",

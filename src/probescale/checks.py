@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from probescale.config import (
     WORD_POOLINGS,
+    DataConfig,
     ModelConfig,
     ProbeConfig,
     RunConfig,
@@ -26,7 +27,7 @@ from probescale.selection.budget import parse_budget
 from probescale.selection.strategies import STRATEGIES
 from probescale.sources import is_local, parse_wheel_path
 from probescale.tasks.builtin import fill_in
-from probescale.tasks.metrics import METRICS
+from probescale.tasks.kinds import check_kind
 from probescale.tasks.structural import PROPERTIES
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
         attempt(lookup, STRATEGIES, str(name), field=f"compare.{number}")
     task, model = _section(TaskConfig, raw.get("task")), _section(ModelConfig, raw.get("model"))
     if task:
-        attempt(lookup, METRICS, task.metric, field="task.metric")
+        attempt(check_kind, task)
         for number, probe in enumerate(task.probes):
             if probe.property is not None:
                 attempt(lookup, PROPERTIES, probe.property, field=f"task.probes.{number}.property")
@@ -106,9 +107,14 @@ def _section(section: type[S], raw: object) -> S | None:
 
 def _data_steps(task: TaskConfig) -> Iterator[Callable[[], object]]:
     """One check for every data section: local files are read, wheel sources checked for their form."""
-    from probescale.tasks.data import load_examples, read_labelled
+    from probescale.tasks.data import load_examples, load_tagged, read_labelled, read_tagged
 
-    sections = [("task.train", task.train, load_examples), ("task.dev", task.dev, read_labelled)]
+    if task.kind == "tags":
+        train, dev = load_tagged, read_tagged
+    else:
+        train, dev = partial(load_examples, kind=task.kind), partial(read_labelled, kind=task.kind)
+    sections: list[tuple[str, DataConfig | None, Callable[..., object]]]
+    sections = [("task.train", task.train, train), ("task.dev", task.dev, dev)]
     sections += [(f"task.probes.{n}.data", probe.data, _reader(probe)) for n, probe in enumerate(task.probes)]
     for field, data, load in sections:
         if data is None:
@@ -180,17 +186,21 @@ def check_budget(config: RunConfig, classes: int) -> None:
     from dataclasses import replace
 
     from probescale.models.counting import count_from_config
+    from probescale.models.heads import HEAD_FOR
     from probescale.models.units import costs_of
     from probescale.selection.search import refuse_costly
     from probescale.selection.select import largest
     from probescale.selection.structure import structure_of
 
     model, family = check_architecture(config.model)
-    parameters = count_from_config(model, family, classes)
+    head = HEAD_FOR[config.task.kind]
+    parameters = count_from_config(model, family, classes, head)
+    if config.shrink.asked:  # how small the embeddings get shows when the texts are read
+        parameters = parameters.model_copy(update={"embeddings": 0, "original": parameters})
     chosen = config.selection
     budget = parse_budget(chosen.budget, chosen.k)
     timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
-    costs = costs_of(timeless.units, model, family, parameters, classes=classes, length=chosen.length)
+    costs = costs_of(timeless.units, model, family, parameters, head=head, classes=classes, length=chosen.length)
     structure = structure_of(chosen)
     for strategy in (chosen.strategy, *config.compare):
         most = largest(family.layers_in(model), timeless, parameters, strategy, costs, structure)

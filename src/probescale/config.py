@@ -33,6 +33,7 @@ Column = Annotated[str | int, Field(union_mode="left_to_right")]
 Pooling = Literal["auto", "cls", "sep", "mean", "max", "last", "token", "token_mean"]
 WORD_POOLINGS = ("token", "token_mean")  # of tagging: one state a word
 Kind = Literal["class", "multi", "number"]
+TaskKind = Literal["class", "number", "tags"]
 Granularity = Literal["layer", "sublayer", "head"]
 
 
@@ -83,11 +84,13 @@ class ProbeConfig(Section):
     pooling: Pooling = Field(
         default="auto",
         description="State that is probed: cls, sep (between two texts), mean, max or last of all tokens; for tagging, "
-        "each word's first piece (token) or the mean of its pieces (token_mean). auto: the family's own.",
+        "each word's first piece (token) or the mean of its pieces (token_mean). auto: the family's own; token for "
+        "the task's own tags.",
     )
     target: Kind = Field(
         default="class",
-        description="class: one label a row; multi: several (a list, or text with | ; , between); number: a quantity.",
+        description="class: one label a row; multi: several (a list, or text with | ; , between); number: a quantity. "
+        "Without data of its own, a probe predicts what the task does.",
     )
     property: str | None = Field(
         default=None, description="Made from the texts, without labels; see `probescale list properties`."
@@ -104,23 +107,50 @@ class ProbeConfig(Section):
         if words and self.target != "class":
             raise ValueError("words have one class each: leave target out")
         if self.target != "class" and self.data is None:
-            raise ValueError(f"target: {self.target} needs data of its own")
+            raise ValueError(f"target: {self.target} needs data of its own; leave it out to predict what the task does")
         return self
+
+
+class UnlabelledConfig(Section):
+    source: Annotated[str, StringConstraints(min_length=1)] = Field(
+        description="File (also .txt with a text a line), hub name, or pypi: source, as for train."
+    )
+    split: str | None = Field(default=None, description="Split of a hub data set.")
+    text: Column = Field(default="text", description="Column of the text; not of .txt.")
+    pair: str | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
+    most: Int | None = Field(default=None, ge=1, description="Use at most this many, drawn with the seed.")
+
+
+Unlabelled = Annotated[UnlabelledConfig, BeforeValidator(_source_alone)]
 
 
 class TaskConfig(Section):
     name: Name = Field(default="task", description="Name used in tables and reports.")
+    kind: TaskKind = Field(
+        default="class",
+        description="class: one label a text or pair; number: one quantity a text or pair (regression); tags: one tag "
+        "a word (entities, parts of speech).",
+    )
     train: Data = Field(description="Training data: fine-tuning uses all of it, probes a split inside it.")
     dev: Data | None = Field(
         default=None,
         description="Data for the final figures, used for nothing else. Left out: a fifth of train is set aside.",
     )
-    metric: str = Field(default="accuracy", description="Metric on the dev data; see `probescale list metrics`.")
+    metric: str | None = Field(
+        default=None,
+        description="Metric on the dev data; see `probescale list metrics`. Left out: accuracy; of numbers, spearman; "
+        "of tags, entity_f1 where they mark spans (B-, I-, O), else tag_accuracy.",
+    )
     labels: Annotated[dict[str, str], BeforeValidator(_text_keys)] = Field(
-        default_factory=dict, description="Names for label values, such as {'0': negative, '1': positive}."
+        default_factory=dict, description="Names for labels or tags, such as {'0': negative, '1': positive}."
+    )
+    unlabelled: Unlabelled | None = Field(
+        default=None,
+        description="Texts of your domain without labels. The fine-tuned original answers them, and the subnetworks "
+        "learn its answers.",
     )
     max_train: Int | None = Field(
-        default=None, ge=10, description="Use at most this many training examples, drawn with the seed."
+        default=None, ge=10, description="Use at most this many training examples (sentences), drawn with the seed."
     )
     probes: tuple[ProbeConfig, ...] = Field(
         default=(ProbeConfig(name="task"),), min_length=1, description="Properties P_T to probe, with their weights."
@@ -221,7 +251,10 @@ class SelectionConfig(Section):
     gap: Int = Field(default=1, ge=1, le=10**4, description="Smallest distance between two kept layers; 1: any.")
     neighbours: bool = Field(default=False, description="Keep neighbouring layers only, whatever the strategy.")
     sample: Int = Field(
-        default=1000, ge=20, le=10**9, description="Most examples with which stitched strategies probe subnetworks."
+        default=1000,
+        ge=20,
+        le=10**9,
+        description="Most examples (words, for tagging) with which stitched strategies probe subnetworks.",
     )
     passes: float = Field(
         default=30,
@@ -249,6 +282,62 @@ class RecoveryConfig(Section):
     dropout: float | None = Field(
         default=None, ge=0, lt=1, description="While training. Left out: the model's own; 0 is faster on a CPU."
     )
+    layer_decay: float = Field(
+        default=1.0, gt=0, le=1, description="Learning rate of each layer as a share of the one above it; 1: all alike."
+    )
+    validation: float = Field(
+        default=0.0, ge=0, lt=1, description="Part of train set aside to stop at the best epoch; 0: train to the end."
+    )
+    patience: Int = Field(default=2, ge=1, description="Epochs without an improvement after which training stops.")
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto", description="auto: bfloat16 on a GPU that has it, else float32. What does not run is not used."
+    )
+    distil: bool = Field(
+        default=True, description="Subnetworks also learn from the answers of the original, fine-tuned before them."
+    )
+    soft: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="Share of the teacher's answers where there is a label; the rest is the label.",
+    )
+    temperature: float = Field(default=2.0, gt=0, le=100, description="Softens the teacher's answers.")
+    states: float = Field(
+        default=0.0, ge=0, description="Weight of coming near the teacher's states at the kept layers; 0: not wanted."
+    )
+    healing: Int = Field(
+        default=0, ge=0, le=10**4, description="Epochs before that in which only the teacher's states are learnt."
+    )
+    augment: Int = Field(
+        default=0, ge=0, le=1000, description="Changed copies of every training text that the teacher answers as well."
+    )
+
+
+def _auto_alone(value: Any) -> Any:  # noqa: ANN401 - raw YAML
+    return {"vocabulary": "auto", "rank": "auto", "units": "auto"} if value == "auto" else value
+
+
+class ShrinkConfig(Section):
+    vocabulary: Literal["all", "task", "auto"] | Annotated[Int, Field(ge=1)] = Field(
+        default="all",
+        description="Pieces that stay: all; task: those of the task's texts, and what spells everything else; a "
+        "number: at most so many, the most frequent ones; auto: as the budget is best spent.",
+    )
+    rank: Literal["full", "auto"] | Annotated[Int, Field(ge=2)] = Field(
+        default="full",
+        description="Width of the embeddings: full; a number: that of a factorised matrix (BERT and RoBERTa, which "
+        "become ELECTRA models); auto: as the budget is best spent.",
+    )
+    units: Literal["all", "auto"] | Annotated[Int, Field(ge=1)] = Field(
+        default="all", description="Feed-forward units of every layer: all, a number, or auto."
+    )
+    corpus: Unlabelled | None = Field(
+        default=None, description="Further texts whose pieces count as the task's: what the model will have to read."
+    )
+
+    @property
+    def asked(self) -> bool:
+        return (self.vocabulary, self.rank, self.units) != ("all", "full", "all")
 
 
 class RunConfig(Section):
@@ -259,6 +348,10 @@ class RunConfig(Section):
     selection: SelectionConfig = Field(description="Which layers are kept.")
     compare: tuple[str, ...] = Field(
         default=("top_k", "uniform_k"), description="Strategies trained beside it, same budget and recipe."
+    )
+    shrink: Annotated[ShrinkConfig, BeforeValidator(_auto_alone)] = Field(
+        default_factory=ShrinkConfig,
+        description="What beside the layers is made smaller, within the same budget; `auto`: all of it where it pays.",
     )
     recovery: RecoveryConfig = Field(
         default_factory=RecoveryConfig, description="How every subnetwork and the original are fine-tuned."

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from probescale.config import RunConfig
 from probescale.models.cost import Cost
-from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
+from probescale.models.parameters import Parameters
 from probescale.probing.flow import flow
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
@@ -30,20 +30,23 @@ def strategies_of(config: RunConfig) -> list[str]:
     return list(dict.fromkeys((config.selection.strategy, *config.compare)))
 
 
-def most_layers(loaded: LoadedModel, config: RunConfig, costs: Mapping[Unit, Cost] | None = None) -> int:
+def most_layers(
+    layers: int, parameters: Parameters, config: RunConfig, costs: Mapping[Unit, Cost] | None = None
+) -> int:
     """The most that any of the strategies can keep; without costs, as far as the parameters allow."""
     budget = parse_budget(config.selection.budget, config.selection.k)
     if costs is None:
         budget = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit == "parameters"))
-    parameters = count_parameters(loaded.model, loaded.family)
     structure = structure_of(config.selection)
-    return max(largest(loaded.layers, budget, parameters, name, costs, structure) for name in strategies_of(config))
+    return max(largest(layers, budget, parameters, name, costs, structure) for name in strategies_of(config))
 
 
-def gather(scores: ProbeScores, loaded: LoadedModel, task: Task, config: RunConfig) -> ProbeScores:
-    """The scores with all that the configured strategies need to choose."""
+def gather(
+    scores: ProbeScores, loaded: LoadedModel, task: Task, config: RunConfig, parameters: Parameters
+) -> ProbeScores:
+    """The scores with all that the configured strategies need to choose; the parameters say how much they can keep."""
     needs = {STRATEGIES[name].reads for name in strategies_of(config)}
-    most = most_layers(loaded, config)
+    most = most_layers(loaded.layers, parameters, config)
     if "flow" in needs and scores.flow is None:
         texts = sample(task.train, FLOW_TEXTS, config.seed)
         found = flow(loaded, texts, max_length=config.model.max_length, batch_tokens=config.probing.batch_tokens)

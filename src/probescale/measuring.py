@@ -6,38 +6,47 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from probescale.config import RunConfig
+from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
-from probescale.models.parameters import Parameters
 from probescale.models.parent import parents_answers
 from probescale.models.proof import check_in_memory
+from probescale.models.shrink import Shrink, Shrinker
 from probescale.models.surgery import extract, record_of, save_model
 from probescale.progress import waiting
-from probescale.recovery.recover import predict, recover
+from probescale.recovery.predict import predict
+from probescale.recovery.recipe import described
+from probescale.recovery.recover import recover
 from probescale.recovery.result import Measured
+from probescale.recovery.teacher import Lessons, teach
 from probescale.selection.select import Selection
 from probescale.subsets import Subset, name_of
 from probescale.tasks.metrics import interval
 from probescale.tasks.task import Task
+from probescale.tasks.unlabelled import changed_copies, joined
+
+TEACHER = "teacher"  # what the fine-tuned original answered; in the run's folder while the run lasts
 
 
 class Measurer:
     """A subset that is asked for several times, or was measured before an interruption, is trained once."""
 
-    def __init__(self, work: Path, loaded: LoadedModel, task: Task, config: RunConfig, parameters: Parameters) -> None:
-        self.work, self.loaded, self.task, self.config, self.parameters = work, loaded, task, config, parameters
+    def __init__(self, work: Path, shrinker: Shrinker, shrink: Shrink, task: Task, config: RunConfig) -> None:
+        self.work, self.shrinker, self.shrink, self.task, self.config = work, shrinker, shrink, task, config
+        self.loaded, self.parameters = shrinker.loaded, shrinker.parameters(shrink)
         self.held: tuple[Subset, LoadedModel] | None = None
+        copies = config.recovery.augment
+        changed = changed_copies(task.train, copies, config.seed) if copies else None
+        self.unlabelled = joined(changed, task.unlabelled) if changed else task.unlabelled
 
     @property
     def recipe(self) -> str:
-        r = self.config.recovery
-        return (
-            f"fine-tuning on {len(self.task.train):,} examples, epochs {r.epochs}, AdamW, learning rate "
-            f"{r.learning_rate:g}, batch size {r.batch_size}, warm-up {r.warmup:g}, weight decay {r.weight_decay:g}, "
-            f"{'' if r.dropout is None else f'dropout {r.dropout:g}, '}seed {self.config.seed}"
-        )
+        made = described(self.config.recovery, len(self.task.train), len(self.unlabelled or ()), self.config.seed)
+        return f"{made}; subnetworks with {self.shrink}" if self.shrink else made
+
+    @property
+    def original(self) -> Subset:
+        return tuple(self.parameters.every)
 
     def measure(
         self,
@@ -47,18 +56,19 @@ class Measurer:
         hold: Callable[[Measured], bool] = lambda _: False,
     ) -> Measured:
         """The figures of one subset; its model is held for `save` if that is wanted."""
-        path = self.work / "measured" / (name_of(kept) + ".json")
+        whole = kept == self.original and (original is None or not self.shrink)
+        path = self.work / "measured" / ("original.json" if whole else f"{name_of(kept)}.json")
         if path.exists():
             return Measured.load(path)
         started = time.perf_counter()
-        model, value, spread = self._train(name, kept)
+        model, value, spread = self._train(name, kept, whole=whole)
         against = value if original is None else original.value
-        ratio_total, ratio_layers = self.parameters.ratios(kept)
+        parameters = count_parameters(model.model, model.family)
         measured = Measured(
             kept=kept,
-            params=self.parameters.of(kept),
-            ratio_total=ratio_total,
-            ratio_layers=ratio_layers,
+            params=parameters.total,
+            ratio_total=parameters.total / self.shrinker.whole.total,
+            ratio_layers=sum(parameters.layers) / sum(self.shrinker.whole.layers),
             value=value,
             interval=spread,
             retention=value / against if against > 0 else None,
@@ -76,15 +86,34 @@ class Measurer:
             return
         model = self.held[1] if self.held and self.held[0] == kept else self._train("the answer", kept)[0]
         record = record_of(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
+        record["params"] = count_parameters(model.model, model.family).total
+        if self.shrink:
+            record["shrink"] = self.shrink.model_dump(mode="json", exclude_none=True)
         save_model(model, record, folder)
 
-    def _train(self, name: str, kept: Subset) -> tuple[LoadedModel, float, tuple[float, float]]:
+    def _train(self, name: str, kept: Subset, *, whole: bool = False) -> tuple[LoadedModel, float, tuple[float, float]]:
         config, task, length = self.config, self.task, self.config.model.max_length
         model = extract(self.loaded, kept)
         wanted = parents_answers(self.loaded.model, self.loaded.family, kept)
         check_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
-        recover(model, task.train, config.recovery, max_length=length, seed=config.seed, title=f"fine-tuning: {name}")
+        if self.shrink and not whole:
+            model = self.shrinker.apply(model, kept, self.shrink)
+        recipe, lessons = config.recovery, None if whole else self._lessons()
+        options = {"max_length": length, "seed": config.seed, "title": f"fine-tuning: {name}"}
+        recover(model, task.train, recipe, lessons=lessons, kept=kept, **options)
+        if whole and recipe.distil:
+            self._teach(model)
         predicted = predict(model, task.dev, max_length=length, title=f"evaluating: {name}")
-        gold = np.array(task.dev.labels)
         with waiting("resampling"):
-            return model, task.measure(gold, predicted), interval(task.measure, gold, predicted, config.seed)
+            return model, task.measure(task.gold, predicted), interval(task.measure, task.gold, predicted, config.seed)
+
+    def _teach(self, teacher: LoadedModel) -> None:
+        recipe, options = self.config.recovery, {"max_length": self.config.model.max_length}
+        states = bool(recipe.states or recipe.healing)
+        teach(teacher, self.task.train, self.unlabelled, self.work / TEACHER, states=states, **options)
+
+    def _lessons(self) -> Lessons | None:
+        """What the original says of the training texts; it is trained before its subnetworks."""
+        if not self.config.recovery.distil:
+            return None
+        return Lessons.load(self.work / TEACHER, self.unlabelled)

@@ -14,20 +14,27 @@ from probescale.gathering import gather, most_layers, strategies_of
 from probescale.measuring import Measurer
 from probescale.models.cost import Cost
 from probescale.models.counting import count_parameters
+from probescale.models.heads import HEAD_FOR
 from probescale.models.loading import LoadedModel, load_classifier
+from probescale.models.parameters import Parameters
+from probescale.models.shrink import Shrink, Shrinker
 from probescale.models.units import costs_of
 from probescale.probing.probe import check_probes, probe
 from probescale.probing.scores import ProbeScores, load_scores
+from probescale.progress import console
 from probescale.provenance import provenance
 from probescale.recovery.result import Measured, RunResult
 from probescale.report.figure import write_figure
 from probescale.report.markdown import report
 from probescale.runfolder import check_run_folder, work_folder
 from probescale.selection.budget import Unit, parse_budget
-from probescale.selection.evidence import together
-from probescale.selection.select import Selection, select
+from probescale.selection.evidence import evidence_of, together
+from probescale.selection.select import Selection, fitting, select
 from probescale.selection.structure import structure_of
+from probescale.splitting import Splits, choose, options, smallest
+from probescale.subsets import Subset
 from probescale.tasks.task import Task, load_task
+from probescale.tasks.unlabelled import joined, load_unlabelled
 
 
 def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunResult:
@@ -40,13 +47,16 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
     made = provenance(loaded, task, config.seed)
     with work_folder(out, config, made) as work:
         costs = _costs(work / "costs.json", loaded, config)
-        most_layers(loaded, config, costs)  # a budget that nothing meets shows before the work
-        scores = scores_of(work, loaded, task, config, made)
-        chosen, *others = _selections(scores, loaded, config, costs, made)
+        shrinker = shrinker_of(loaded, task, config)
+        ways = options(shrinker, config.shrink)
+        room = smallest(shrinker, ways)
+        most_layers(loaded.layers, room, config, costs)  # a budget that nothing meets shows before the work
+        scores = scores_of(work, loaded, task, config, made, room)
+        shrink = _split(work / "split.json", shrinker, ways, scores, task, config, costs)
+        chosen, *others = _selections(scores, shrinker.parameters(shrink), config, costs, made)
 
-        assert scores.parameters is not None
-        measurer = Measurer(work, loaded, task, config, scores.parameters)
-        original = measurer.measure("original", tuple(range(1, scores.layers + 1)))
+        measurer = Measurer(work, shrinker, shrink, task, config)
+        original = measurer.measure("original", measurer.original)
         subnetwork = measurer.measure(chosen.strategy, chosen.kept, original, hold=lambda _: True)
         measurer.save(chosen)
         compared = {other.strategy: measurer.measure(other.strategy, other.kept, original) for other in others}
@@ -91,8 +101,9 @@ def prepare(config: RunConfig) -> tuple[Task, LoadedModel]:
     check_probes(task, config)
     check_budget(config, len(task.train.names))
     source = config.model
+    head, names = HEAD_FOR[task.kind], task.train.names
     loaded = load_classifier(
-        source.source, source.revision, task.train.names, config.seed, allow_pickle=source.allow_pickle
+        source.source, source.revision, names, config.seed, head=head, allow_pickle=source.allow_pickle
     )
     for number, prop in enumerate(config.task.probes):
         if prop.pooling == "cls" and loaded.tokenizer.cls_token_id is None:
@@ -104,23 +115,60 @@ def prepare(config: RunConfig) -> tuple[Task, LoadedModel]:
     return task, loaded
 
 
-def scores_of(work: Path, loaded: LoadedModel, task: Task, config: RunConfig, made: dict[str, Any]) -> ProbeScores:
+def shrinker_of(loaded: LoadedModel, task: Task, config: RunConfig) -> Shrinker:
+    """By all texts that are known, but those of dev."""
+    texts = joined(task.train, task.unlabelled)
+    if config.shrink.corpus is not None:
+        texts = joined(
+            texts, load_unlabelled(config.shrink.corpus, texts, task.dev, config.seed, field="shrink.corpus")
+        )
+    return Shrinker(loaded, texts, max_length=config.model.max_length)
+
+
+def scores_of(
+    work: Path, loaded: LoadedModel, task: Task, config: RunConfig, made: dict[str, Any], room: Parameters
+) -> ProbeScores:
+    """Probe scores with all that the strategies decide by. `room`: where the budget leaves most layers."""
     path = work / "scores.json"
     if not path.exists():
         probe(loaded, task, config, made).save(path)
-    gather(load_scores(path), loaded, task, config).save(path)
+    gather(load_scores(path), loaded, task, config, room).save(path)
     return load_scores(path)
 
 
 def _selections(
-    scores: ProbeScores, loaded: LoadedModel, config: RunConfig, costs: dict[Unit, Cost], made: dict[str, Any]
+    scores: ProbeScores, parameters: Parameters, config: RunConfig, costs: dict[Unit, Cost], made: dict[str, Any]
 ) -> list[Selection]:
     budget = parse_budget(config.selection.budget, config.selection.k)
-    parameters = count_parameters(loaded.model, loaded.family)
     (evidence, resamples), structure = together([scores], [1.0]), structure_of(config.selection)
     return [
         select(evidence, budget, parameters, name, made, costs, structure, resamples) for name in strategies_of(config)
     ]
+
+
+def _split(
+    path: Path,
+    shrinker: Shrinker,
+    ways: list[Shrink],
+    scores: ProbeScores,
+    task: Task,
+    config: RunConfig,
+    costs: dict[Unit, Cost],
+) -> Shrink:
+    """How the budget is shared between the layers and everything else; kept, as it takes some passes."""
+    if len(ways) == 1:
+        return ways[0]
+    if not path.exists():
+        budget = parse_budget(config.selection.budget, config.selection.k)
+        evidence, structure, strategy = evidence_of(scores), structure_of(config.selection), config.selection.strategy
+
+        def kept_with(parameters: Parameters) -> Subset | None:
+            return fitting(evidence, budget, parameters, strategy, costs, structure)
+
+        choose(shrinker, ways, kept_with, task, config).save(path)
+    best = Splits.load(path).best
+    console.print(f"the budget goes to {len(best.kept)} layers, {best.shrink}", markup=False)
+    return best.shrink
 
 
 def _costs(path: Path, loaded: LoadedModel, config: RunConfig) -> dict[Unit, Cost]:
@@ -135,6 +183,7 @@ def _costs(path: Path, loaded: LoadedModel, config: RunConfig) -> dict[Unit, Cos
             loaded.model.config,
             loaded.family,
             count_parameters(loaded.model, loaded.family),
+            head=HEAD_FOR[config.task.kind],
             classes=len(loaded.model.config.id2label or ()),
             length=asked.length,
             batch_size=asked.batch_size,

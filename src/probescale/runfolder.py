@@ -44,7 +44,8 @@ def work_folder(out: Path, config: RunConfig, made: dict[str, Any], **asked: obj
     except UserError:
         shutil.rmtree(work)  # nothing here is worth going on with
         raise
-    shutil.rmtree(work / "measured")
+    for inner in ("measured", "teacher"):
+        shutil.rmtree(work / inner, ignore_errors=True)
     mark.unlink()
     if out.exists():
         shutil.rmtree(out)

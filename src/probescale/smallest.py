@@ -9,7 +9,9 @@ from probescale.config import RunConfig
 from probescale.errors import UserError
 from probescale.measuring import Measurer
 from probescale.models.loading import LoadedModel
-from probescale.pipeline import prepare, scores_of, write_result
+from probescale.models.parameters import Parameters
+from probescale.models.shrink import Shrink
+from probescale.pipeline import prepare, scores_of, shrinker_of, write_result
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
 from probescale.provenance import provenance
@@ -22,6 +24,7 @@ from probescale.selection.evidence import evidence_of
 from probescale.selection.scaling import fit_law, held_out_error
 from probescale.selection.select import Selection, describe, select
 from probescale.selection.structure import structure_of
+from probescale.splitting import options
 from probescale.tasks.task import Task
 
 FEWEST = 4  # sizes, to fit a law
@@ -53,14 +56,16 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     task, loaded = prepare(config)
     made = provenance(loaded, task, config.seed)
     with work_folder(out, config, made, keep=keep) as work:
-        scores = scores_of(work, loaded, task, config, made)
-        assert scores.parameters is not None
-        candidates = _candidates(scores, config, made)
+        shrinker = shrinker_of(loaded, task, config)
+        shrink = _one_way(options(shrinker, config.shrink))
+        parameters = shrinker.parameters(shrink)
+        scores = scores_of(work, loaded, task, config, made, parameters)
+        candidates = _candidates(scores, parameters, config, made)
         points = _points(candidates, scores, loaded, task, config)
         law = fit_law(list(points.values())) if len(points) >= FEWEST else None
         # The law evens out the noise of single probes.
         cheap = {k: law.predict(size) if law else value for k, (size, value) in points.items()}
-        measurer = Measurer(work, loaded, task, config, scores.parameters)
+        measurer = Measurer(work, shrinker, shrink, task, config)
         best, tried = _search(measurer, candidates, cheap, keep)
         original, *_ = found = [one for one, _ in tried]
         chosen, below = candidates[best], [k for k in candidates if k < best]
@@ -82,6 +87,16 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     return trace
 
 
+def _one_way(ways: list[Shrink]) -> Shrink:
+    if len(ways) > 1:
+        raise UserError(
+            "auto shares a budget between layers and embeddings, and this search has none",
+            field="shrink",
+            hint="give numbers, such as --set shrink.vocabulary=8000, or leave it out",
+        )
+    return ways[0]
+
+
 def _search(
     measurer: Measurer, candidates: dict[int, Selection], cheap: dict[int, float], keep: float
 ) -> tuple[int, list[tuple[Measured, float | None]]]:
@@ -94,6 +109,12 @@ def _search(
         name = "original" if k == full else f"k={k}"
         enough = keep * original.value if original else 0.0
         found = measurer.measure(name, candidates[k].kept, original, hold=lambda one: one.value >= enough)
+        if original is None and found.value <= 0:
+            raise UserError(
+                f"the original reaches {measurer.task.metric} {found.value:.4f}: there is no share of it to keep",
+                field="--keep",
+                hint="train it for longer (recovery.epochs), or choose another task.metric",
+            )
         tried.append((found, expected))
         return found.value
 
@@ -102,18 +123,19 @@ def _search(
     return best, tried
 
 
-def _candidates(scores: ProbeScores, config: RunConfig, made: dict[str, Any]) -> dict[int, Selection]:
+def _candidates(
+    scores: ProbeScores, parameters: Parameters, config: RunConfig, made: dict[str, Any]
+) -> dict[int, Selection]:
     """What the strategy keeps at every number of layers that has the wished structure; and all of them."""
-    assert scores.parameters is not None
     structure, evidence = structure_of(config.selection), evidence_of(scores)
-    every, name = tuple(scores.parameters.every), config.selection.strategy
-    sizes = structure.also(scores.parameters.fixed).sizes(scores.layers)
+    every, name = tuple(parameters.every), config.selection.strategy
+    sizes = structure.also(parameters.fixed).sizes(scores.layers)
     found = {
-        k: select(evidence, parse_budget(k=k), scores.parameters, name, made, structure=structure)
+        k: select(evidence, parse_budget(k=k), parameters, name, made, structure=structure)
         for k in sizes
         if k < scores.layers
     }
-    whole = describe(every, scores.relevance, parse_budget(k=scores.layers), scores.parameters, name, made)
+    whole = describe(every, scores.relevance, parse_budget(k=scores.layers), parameters, name, made)
     return {**found, scores.layers: whole}
 
 
@@ -121,13 +143,12 @@ def _points(
     candidates: dict[int, Selection], scores: ProbeScores, loaded: LoadedModel, task: Task, config: RunConfig
 ) -> dict[int, tuple[float, float]]:
     """Parameters of every candidate, and the accuracy of probes at its end: known from the selection, or measured."""
-    assert scores.parameters is not None
     probed = scores.subnetworks
     accuracy = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
     prober = Prober(loaded, task, config)
     prober.score([one.kept for one in candidates.values() if one.kept not in accuracy])
     accuracy |= {subset: found.accuracy for subset, found in prober.found.items()}
-    return {k: (float(scores.parameters.of(one.kept)), accuracy[one.kept]) for k, one in candidates.items()}
+    return {k: (float(one.params or 0), accuracy[one.kept]) for k, one in candidates.items()}
 
 
 def _trial(one: Measured, expected: float | None, wanted: float) -> Trial:

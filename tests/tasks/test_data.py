@@ -6,8 +6,16 @@ import pytest
 
 from conftest import labelled_rows, write_csv
 from probescale.config import DataConfig, ProbeConfig, TaskConfig
-from probescale.errors import UserError
-from probescale.tasks.data import Examples, load_examples, load_tagged, sample, split, without_repeats
+from probescale.errors import Problems, UserError
+from probescale.tasks.data import (
+    Examples,
+    TaggedSentences,
+    load_examples,
+    load_tagged,
+    sample,
+    split,
+    without_repeats,
+)
 from probescale.tasks.task import load_task
 
 
@@ -157,3 +165,84 @@ def test_probes_that_do_not_fit_their_data(tmp_path):
     ]:
         with pytest.raises(UserError, match=says):
             load_task(TaskConfig(train=source, probes=(probe,)), seed=0)
+
+
+def conll(path, sentences):
+    """Words and tags of every sentence, as `word/tag word/tag`."""
+    path.write_text("\n\n".join("\n".join(cell.replace("/", "\t") for cell in s.split()) for s in sentences) + "\n")
+    return DataConfig(source=str(path), text=1, label=2)
+
+
+def sentences(count):
+    return [f"The/O {name}{i}/B-PER Smith/I-PER came/O" for i in range(count) for name in ("Ann", "Bob")][:count]
+
+
+def test_a_tagging_task_has_no_dev_sentences_in_train_and_keeps_all_of_dev(tmp_path):
+    train = conll(tmp_path / "train.conll", [*sentences(30), sentences(1)[0].replace("came", "CAME")])
+    dev = conll(tmp_path / "dev.conll", [*sentences(10), sentences(1)[0]])
+    task = load_task(TaskConfig(kind="tags", train=train, dev=dev), seed=0)
+    assert (task.kind, task.metric, len(task.train), len(task.dev), task.repeats) == ("tags", "entity_f1", 20, 11, 11)
+    assert set(task.train.inputs).isdisjoint(task.dev.inputs)
+    assert task.gold.shape == (11,)
+    assert task.gold[0] == (2, 0, 1, 2)
+    assert task.measure(task.gold, task.gold) == 1
+    assert task.probe_data["task"] is task.train
+    assert task.fingerprints["train"] != task.fingerprints["dev"]
+
+
+def test_a_tagging_task_without_dev_sets_sentences_aside(tmp_path):
+    config = TaskConfig(kind="tags", train=conll(tmp_path / "a.conll", sentences(50)), max_train=20)
+    task = load_task(config, seed=0)
+    assert (len(task.train), len(task.dev)) == (20, 10)
+    assert isinstance(task.train, TaggedSentences)
+    assert load_task(config, seed=1).dev != task.dev
+
+
+def test_tags_of_dev_that_train_does_not_have(tmp_path):
+    train = conll(tmp_path / "train.conll", sentences(20))
+    dev = conll(tmp_path / "dev.conll", ["In/O Rome/B-LOC"])
+    with pytest.raises(UserError, match=r'task\.dev\.label: label "B-LOC" in tagged word 2 does not occur in train'):
+        load_task(TaskConfig(kind="tags", train=train, dev=dev), seed=0)
+    named = TaskConfig(kind="tags", train=train, dev=dev, labels={"B-LOC": "B-PER"})
+    assert load_task(named, seed=0).gold.tolist() == [(2, 0)]
+
+
+def test_words_without_a_tag_have_none_in_gold(tmp_path):
+    rows = [json.dumps({"text": ["a", "b", str(i)], "label": ["X", None, "Y"]}) for i in range(20)]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    task = load_task(TaskConfig(kind="tags", train=DataConfig(source=str(tmp_path / "a.jsonl"))), seed=0)
+    assert task.gold[0] == (0, -1, 1)
+    assert task.metric == "tag_accuracy"
+
+
+def test_a_task_on_numbers(tmp_path):
+    rows = [(text, str(i / 7)) for i, (text, _) in enumerate(labelled_rows(60))]
+    source = DataConfig(source=str(write_csv(tmp_path / "a.csv", rows)))
+    task = load_task(TaskConfig(kind="number", train=source, metric="r2"), seed=0)
+    assert (task.kind, task.metric, task.train.names) == ("number", "r2", ())
+    assert task.gold.dtype == float
+    assert task.measure(task.gold, task.gold) == 1
+
+
+@pytest.mark.parametrize(("kind", "values"), [("tags", "2 tags"), ("number", "5 different numbers")])
+def test_too_few_rows_of_any_kind(tmp_path, kind, values):
+    train = conll(tmp_path / "a.conll", [f"a/X b{i}/Y" for i in range(5)])
+    if kind == "number":
+        train = DataConfig(source=str(write_csv(tmp_path / "a.csv", [(f"text {i}", str(i)) for i in range(5)])))
+    with pytest.raises(UserError, match=f"only 5 usable training .* with {values} remain"):
+        load_task(TaskConfig(kind=kind, train=train), seed=0)
+
+
+def test_what_does_not_go_with_a_kind_is_listed_at_once(tmp_path):
+    train = conll(tmp_path / "a.conll", sentences(20)).model_copy(update={"pair": "3"})
+    probes = (ProbeConfig(name="a", pooling="mean"), ProbeConfig(name="b", pooling="token_mean"))
+    with pytest.raises(Problems) as error:
+        load_task(TaskConfig(kind="tags", train=train, metric="spearman", probes=probes), seed=0)
+    assert [problem.field for problem in error.value.problems] == [
+        "task.train.pair",
+        "task.probes.0.pooling",
+        "task.metric",
+    ]
+    assert "use token or token_mean" in str(error.value)
+    with pytest.raises(Problems, match=r"task\.labels"):
+        load_task(TaskConfig(kind="number", train=train, labels={"0": "no"}), seed=0)

@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
+import seqeval.metrics
+from scipy.stats import binomtest, pearsonr, spearmanr
+from sklearn.metrics import r2_score
 
-from probescale.tasks.metrics import METRICS, interval
+from probescale.errors import UserError
+from probescale.tasks.data import tag_rows
+from probescale.tasks.metrics import METRICS, check_metric, choose_metric, interval
 
 
 @pytest.mark.parametrize(
@@ -23,3 +27,82 @@ def test_the_interval_is_that_of_the_binomial_and_follows_the_seed():
     assert (low, high) == pytest.approx((exact.low, exact.high), abs=0.01)
     assert interval(METRICS["accuracy"], gold, predicted, seed=0) == (low, high)
     assert interval(METRICS["accuracy"], gold[:1], gold[:1], seed=0) == (1.0, 1.0)
+
+
+def number_rows(count=200):
+    rng = np.random.default_rng(0)
+    gold = rng.normal(size=count)
+    return gold, gold + rng.normal(size=count)
+
+
+def test_metrics_of_numbers_are_those_of_scipy_and_scikit_learn():
+    gold, predicted = number_rows()
+    assert METRICS["pearson"](gold, predicted) == pytest.approx(pearsonr(gold, predicted)[0])
+    ties = predicted.round()
+    assert METRICS["spearman"](gold, ties) == pytest.approx(spearmanr(gold, ties)[0])
+    assert METRICS["r2"](gold, predicted) == pytest.approx(r2_score(gold, predicted))
+    assert METRICS["r2"](gold, -predicted) < 0
+    low, high = interval(METRICS["spearman"], gold, predicted, seed=0)
+    assert low < METRICS["spearman"](gold, predicted) < high
+
+
+@pytest.mark.parametrize("name", ["pearson", "spearman"])
+def test_what_does_not_vary_correlates_with_nothing(name):
+    gold, _ = number_rows(50)
+    assert METRICS[name](gold, np.full(50, 0.1)) == 0
+    assert METRICS[name](1e9 + gold, gold) == pytest.approx(1)
+
+
+NAMES = ("B-LOC", "B-PER", "I-PER", "O")
+GOLD = tag_rows([(1, 2, 3), (0, 3, -1), (3, 3, 1)])
+PREDICTED = tag_rows([(1, 2, 3), (0, 0, 0), (3, 3, -1)])  # one span too many, one beyond the length limit
+
+
+def test_metrics_of_tags_worked_out_by_hand():
+    assert METRICS["tag_accuracy"](GOLD, PREDICTED) == pytest.approx(6 / 8)
+    assert METRICS["entity_f1"].of(NAMES)(GOLD, PREDICTED) == pytest.approx(2 * 2 / (3 + 3))
+    assert METRICS["entity_f1"].of(NAMES)(tag_rows([(3, 3)]), tag_rows([(3, 3)])) == 0
+
+
+def test_entity_f1_is_seqevals():
+    rng = np.random.default_rng(0)
+    gold = tag_rows([tuple(rng.integers(0, 4, length)) for length in rng.integers(1, 9, 300)])
+    predicted = tag_rows([tuple(np.where(rng.random(len(tags)) < 0.7, tags, 3)) for tags in gold])
+    words = [[[NAMES[tag] for tag in tags] for tags in rows] for rows in (gold, predicted)]
+    assert METRICS["entity_f1"].of(NAMES)(gold, predicted) == pytest.approx(seqeval.metrics.f1_score(*words))
+
+
+def test_sentences_are_resampled_whole():
+    gold = tag_rows([(0, 0, 0), (1, 1, 1)] * 100)  # of like length: no table
+    predicted = tag_rows([(0, 0, 0)] * 200)
+    low, high = interval(METRICS["tag_accuracy"], gold, predicted, seed=0)
+    exact = binomtest(100, 200).proportion_ci()
+    assert (low, high) == pytest.approx((exact.low, exact.high), abs=0.02)
+    assert interval(METRICS["tag_accuracy"], gold, predicted, seed=0) == (low, high)
+
+
+def test_answers_that_do_not_fit_the_words_are_no_figure():
+    with pytest.raises(ValueError, match="zip"):
+        METRICS["tag_accuracy"](tag_rows([(0, 1)]), tag_rows([(0,)]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "names", "usual"),
+    [
+        ("class", ("a", "b"), "accuracy"),
+        ("number", (), "spearman"),
+        ("tags", NAMES, "entity_f1"),
+        ("tags", ("NN", "VB"), "tag_accuracy"),
+    ],
+)
+def test_the_usual_metric(kind, names, usual):
+    assert choose_metric(None, kind, names) == usual
+
+
+def test_metrics_that_do_not_go_with_the_task():
+    with pytest.raises(UserError, match="use one of: tag_accuracy, entity_f1"):
+        check_metric("accuracy", "tags")
+    with pytest.raises(UserError, match="use one of: pearson, spearman, r2"):
+        check_metric("entity_f1", "number")
+    with pytest.raises(UserError, match="use tag_accuracy"):
+        choose_metric("entity_f1", "tags", ("NN", "VB"))

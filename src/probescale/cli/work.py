@@ -107,18 +107,21 @@ def probe(
         )
     with waiting("loading libraries"):
         from probescale.gathering import gather
-        from probescale.pipeline import prepare
+        from probescale.pipeline import prepare, shrinker_of
         from probescale.probing.probe import probe as probe_layers
         from probescale.provenance import provenance
         from probescale.report.figure import FORMATS, write_figure
         from probescale.report.probes import parts_table, probe_notes, probe_table
         from probescale.report.tables import layer_table
+        from probescale.splitting import options
+        from probescale.splitting import smallest as smallest_of
     for kind in FORMATS:
         check_output_file(out.with_suffix(f".{kind}"))
     task, loaded = prepare(settings)
     try:
         scores = probe_layers(loaded, task, settings, provenance(loaded, task, settings.seed))
-        scores = gather(scores, loaded, task, settings)
+        shrinker = shrinker_of(loaded, task, settings)
+        scores = gather(scores, loaded, task, settings, smallest_of(shrinker, options(shrinker, settings.shrink)))
     except KeyboardInterrupt:
         typer.echo("stopped; the same command goes on from here", err=True)
         raise SystemExit(130) from None

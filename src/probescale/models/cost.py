@@ -14,6 +14,7 @@ class Cost(BaseModel):
 
     fixed: float
     layers: tuple[float, ...]  # one number a layer
+    original: float | None = None  # of the whole model, where parts beside the layers were made smaller
 
     def of(self, kept: Iterable[int]) -> float:
         """
@@ -24,11 +25,14 @@ class Cost(BaseModel):
 
     @property
     def total(self) -> float:
-        return self.fixed + sum(self.layers)
+        """What shares are shares of."""
+        return self.fixed + sum(self.layers) if self.original is None else self.original
 
     def times(self, factor: float) -> Cost:
-        return Cost(fixed=self.fixed * factor, layers=tuple(layer * factor for layer in self.layers))
+        original = None if self.original is None else self.original * factor
+        return Cost(fixed=self.fixed * factor, layers=tuple(layer * factor for layer in self.layers), original=original)
 
 
 def parameter_cost(parameters: Parameters) -> Cost:
-    return Cost(fixed=parameters.of([]), layers=parameters.layers)
+    original = parameters.original.total if parameters.original else None
+    return Cost(fixed=parameters.of([]), layers=parameters.layers, original=original)

@@ -11,13 +11,16 @@ from probescale.models.family import Family, Stack
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-BERT = Stack("encoder.layer", "attention.output.dense", "output.dense")
+BERT = Stack("encoder.layer", "attention.output.dense", "output.dense", units=("intermediate.dense",))
 PHI3 = Stack("layers", "self_attn.o_proj", "mlp.down_proj")
-LLAMA = replace(PHI3, by_head=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"))
+LLAMA = replace(
+    PHI3, by_head=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), units=("mlp.gate_proj", "mlp.up_proj")
+)
 T5_BIAS = ("layer.0.SelfAttention.relative_attention_bias.weight",)
 T5_ENCODER = Stack(
     "encoder.block", "layer.0.SelfAttention.o", "layer.1.DenseReluDense.wo", first_block_only=T5_BIAS,
     by_head=tuple(f"layer.0.SelfAttention.{part}" for part in "qkv"),
+    units=tuple(f"layer.1.DenseReluDense.{part}" for part in ("wi", "wi_0", "wi_1")), width="d_ff",
 )  # fmt: skip
 T5_DECODER = Stack("decoder.block", layer_count="num_decoder_layers", first_block_only=T5_BIAS)
 
@@ -60,7 +63,8 @@ FAMILIES: dict[str, Family] = {
         _bert("roberta", positions_behind_padding=True),
         _bert("xlm-roberta", positions_behind_padding=True),
         _bert("camembert", positions_behind_padding=True),
-        Family("distilbert", ("distilbert",), Stack("transformer.layer", "attention.out_lin", "ffn.lin2")),
+        Family("distilbert", ("distilbert",),
+               Stack("transformer.layer", "attention.out_lin", "ffn.lin2", units=("ffn.lin1",), width="hidden_dim")),
         _bert("electra", embeddings=("embeddings", "embeddings_project")),
         _bert("mpnet", stack=replace(BERT, attention="attention.attn.o"), positions_behind_padding=True),
         _bert("deberta-v2", layer_1_stays=_convolution),
@@ -68,16 +72,19 @@ FAMILIES: dict[str, Family] = {
         _t5("t5", "T5EncoderModel"),
         _t5("mt5", "MT5EncoderModel"),
         Family(
-            "bart", ("bart",), Stack("encoder.layers", "self_attn.out_proj", "fc2"), pooling="mean",
+            "bart", ("bart",), pooling="mean",
+            stack=Stack("encoder.layers", "self_attn.out_proj", "fc2", units=("fc1",), width="encoder_ffn_dim"),
             decoder=Stack("decoder.layers", layer_count="decoder_layers"),
             embeddings=("shared", "encoder.embed_positions", "encoder.layernorm_embedding",
                         "decoder.embed_positions", "decoder.layernorm_embedding"),
         ),
-        Family("gpt2", ("gpt2",), Stack("h", "attn.c_proj", "mlp.c_proj"), embeddings=("wte", "wpe"), pooling="last",
-               refuses=_scaled_by_depth),
-        Family("gpt-neox", ("gpt_neox",), Stack("layers", "attention.dense", "mlp.dense_4h_to_h"),
+        Family("gpt2", ("gpt2",), Stack("h", "attn.c_proj", "mlp.c_proj", units=("mlp.c_fc",), width="n_inner"),
+               embeddings=("wte", "wpe"), pooling="last", refuses=_scaled_by_depth),
+        Family("gpt-neox", ("gpt_neox",),
+               Stack("layers", "attention.dense", "mlp.dense_4h_to_h", units=("mlp.dense_h_to_4h",)),
                embeddings=("embed_in",), pooling="last"),
-        Family("opt", ("opt",), Stack("decoder.layers", "self_attn.out_proj", "fc2"), pooling="last",
+        Family("opt", ("opt",), pooling="last",
+               stack=Stack("decoder.layers", "self_attn.out_proj", "fc2", units=("fc1",), width="ffn_dim"),
                embeddings=("decoder.embed_tokens", "decoder.embed_positions", "decoder.project_in")),
         _llama("llama"),
         _llama("mistral"),

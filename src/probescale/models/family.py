@@ -33,6 +33,8 @@ class Stack:
     layer_count: str = "num_hidden_layers"  # its name in the config; stock configs map their own names to this one
     first_block_only: tuple[str, ...] = ()  # weights that only the first block has, and that serve all blocks
     by_head: tuple[str, ...] = ()  # in a block: queries, keys, values; where the config gives a head's width by itself
+    units: tuple[str, ...] = ()  # in a block: projections whose rows are feed-forward units (those that the block has)
+    width: str = "intermediate_size"  # the config's name of how many units each block has
 
     def layers_in(self, config: PreTrainedConfig) -> int:
         return int(getattr(config, self.layer_count))

@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 NEW_TOKENS = 6
+ALIGNED = 64  # bytes: where tensors begin that torch makes itself
 NUMBERS = ("layer_idx", "layer_id", "layer_number", "training", "gradient_checkpointing")
 
 
@@ -135,12 +136,20 @@ def computing_in_float32(model: nn.Module, stacks: list[str]) -> Iterator[None]:
 
 
 def _lend(parameters: Any) -> list[tuple[nn.Parameter, Tensor]]:  # noqa: ANN401 - an iterable of parameters
-    own = [
-        (parameter, parameter.data) for parameter in parameters if parameter.dtype in (torch.float16, torch.bfloat16)
-    ]
+    own = [(parameter, parameter.data) for parameter in parameters if _is_half(parameter) or _is_crooked(parameter)]
     for parameter, data in own:
-        parameter.data = data.float()
+        parameter.data = data.to(torch.float32, copy=True)
     return own
+
+
+def _is_half(weight: Tensor) -> bool:
+    return weight.dtype in (torch.float16, torch.bfloat16)
+
+
+def _is_crooked(weight: Tensor) -> bool:
+    """Read from a file behind a bias of odd size, a weight begins between two vectors of the processor, which then adds
+    up in another order: the last bit of an answer would depend on it."""
+    return weight.dtype == torch.float32 and weight.data_ptr() % ALIGNED != 0
 
 
 def _give_back(own: list[tuple[nn.Parameter, Tensor]]) -> None:

@@ -8,6 +8,7 @@ import torch
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from probescale.config import TaskKind
 from probescale.errors import UserError, first_line
 from probescale.models.family import Family
 
@@ -19,6 +20,8 @@ HEADS: dict[Head, str] = {
     "regression": "one number a text",
     "lm": "the next (or a hidden) token",
 }
+HEAD_FOR: dict[TaskKind, Head] = {"class": "sentence", "number": "regression", "tags": "token"}
+PROBLEM_TYPES = {"sentence": "single_label_classification", "regression": "regression"}  # as stock configs say it
 
 
 def class_name(family: Family, config: PreTrainedConfig, head: Head) -> str | None:
@@ -41,10 +44,8 @@ def class_name(family: Family, config: PreTrainedConfig, head: Head) -> str | No
     return name[0] if isinstance(name, tuple) else name
 
 
-def build_empty(
-    family: Family, config: PreTrainedConfig, head: Head = "none", classes: int = 2, *, field: str = "model.source"
-) -> PreTrainedModel:
-    """The stock model on the meta device: shapes without memory."""
+def stock_class(family: Family, config: PreTrainedConfig, head: Head, *, field: str) -> type[PreTrainedModel]:
+    """The class itself, or an error where there is none."""
     name = class_name(family, config, head)
     if name is None:
         raise UserError(
@@ -52,12 +53,20 @@ def build_empty(
             field=field,
             hint="see `probescale doctor` for the heads that this model has",
         )
+    return getattr(transformers, name)
+
+
+def build_empty(
+    family: Family, config: PreTrainedConfig, head: Head = "none", classes: int = 2, *, field: str = "model.source"
+) -> PreTrainedModel:
+    """The stock model on the meta device: shapes without memory."""
+    stock = stock_class(family, config, head, field=field)
     names = {number: str(number) for number in range(1 if head == "regression" else classes)}
     labels = {"id2label": names, "label2id": {name: number for number, name in names.items()}}
     config = type(config).from_dict({**config.to_dict(), **labels})
     config._attn_implementation = "eager"  # every product shows as an operation
     try:
         with torch.device("meta"):
-            return getattr(transformers, name)(config).eval()
+            return stock(config).eval()
     except Exception as error:  # whatever the model class makes of sizes that do not fit together
         raise UserError(f"no model can be built from its config: {first_line(error)}", field=field) from error

@@ -18,7 +18,7 @@ from probescale.errors import UserError, first_line
 from probescale.models.checkpoint import refuse_missing, refuse_unknown_layers, stored_dtype, weight_files
 from probescale.models.families import family_of
 from probescale.models.family import Family, backbone_prefix
-from probescale.models.heads import class_name
+from probescale.models.heads import PROBLEM_TYPES, Head, class_name, stock_class
 from probescale.models.layer_config import cut_config
 from probescale.models.tokenizers import gguf_options, load_tokenizer
 from probescale.progress import console, waiting
@@ -73,21 +73,28 @@ def load_classifier(
     names: Sequence[str],
     seed: int,
     *,
+    head: Head = "sentence",
     allow_pickle: bool = False,
     field: str = "model.source",
 ) -> LoadedModel:
-    """The model with a new sentence head for these labels, drawn from the seed, whatever head the checkpoint has."""
+    """The model with a new head for these labels or tags, drawn from the seed, whatever head the checkpoint has.
+
+    A regression head gives one number and has no labels: `names` is empty.
+    """
     folder = model_folder(source, revision, field=field, allow_pickle=allow_pickle)
     config = config_in(folder, field=field)
     family = family_of(config, field=field)
     tokenizer = load_tokenizer(folder, config, field=field)
-    auto = getattr(transformers, family.classifier)
+    stock = stock_class(family, config, head, field=field)
+    names = ("number",) if head == "regression" else names
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
     # A decoder's sentence head looks for the last token that is no padding.
     padding = {} if config.pad_token_id is not None else {"pad_token_id": tokenizer.pad_token_id}
+    # Said in any case: the checkpoint's own head may have been of another kind.
+    kind = {"problem_type": PROBLEM_TYPES.get(head)}
     # float32: a half-precision checkpoint would train in half precision without a word.
-    options = {"ignore_mismatched_sizes": True, "dtype": torch.float32, **labels, **padding}
-    model, info = _load(auto, folder, family, allow_pickle=allow_pickle, field=field, **options)
+    options = {"ignore_mismatched_sizes": True, "dtype": torch.float32, **labels, **padding, **kind}
+    model, info = _load(stock, folder, family, allow_pickle=allow_pickle, field=field, **options)
     new = {*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])}
     body = {n for n in new if n.startswith(backbone_prefix(model)) and ".pooler." not in n}
     refuse_missing(body, folder, family.stack, model, field=field)

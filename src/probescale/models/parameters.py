@@ -20,6 +20,7 @@ class Parameters(BaseModel):
     rest: int = Field(ge=0)  # head, pooler, final norm, position biases shared by all layers
     decoder: tuple[Size, ...] = ()  # an encoder-decoder's second stack, one number a layer
     fixed: tuple[int, ...] = ()  # layers that every subnetwork has to keep
+    original: Parameters | None = None  # of the model as it was, where parts beside the layers were made smaller
 
     @property
     def total(self) -> int:
@@ -47,5 +48,6 @@ class Parameters(BaseModel):
         return sum(self.layers[layer - 1] for layer in kept)
 
     def ratios(self, kept: Sequence[int]) -> tuple[float, float]:
-        """Share of all parameters, and share of the parameters in layers."""
-        return self.of(kept) / self.total, self.in_layers(kept) / self.in_layers(self.every)
+        """Share of the original's parameters, and of its parameters in layers."""
+        whole = self.original or self
+        return self.of(kept) / whole.total, self.in_layers(kept) / whole.in_layers(self.every)

@@ -154,7 +154,7 @@ def record_of(
         record |= {"kept_decoder": second, "dropped_decoder": _others(second, len(before.decoder))}
     if options := load_options(child.model):
         record["load_with"] = options
-    if loaded.family.mean_of_token_logits and "classifier.weight" in child.model.state_dict():
+    if loaded.family.mean_of_token_logits and child.model.config.problem_type is not None:  # else it answers tokens
         record["sentence_logits"] = "mean of the token logits over the attention mask"
     return record
 

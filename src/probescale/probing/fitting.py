@@ -18,11 +18,12 @@ from probescale.probing.cache import Features
 from probescale.probing.codelength import online_code_length, uniform_code_length
 from probescale.probing.controls import bag_of_words, control_target, majority
 from probescale.probing.linear import standardise
-from probescale.probing.measures import Answers, Estimate, Resampling, is_spans, measure
+from probescale.probing.measures import Answers, Estimate, Resampling, measure
 from probescale.probing.parts import Parts
 from probescale.probing.sites import Site
 from probescale.probing.targets import Target
 from probescale.progress import progress
+from probescale.tasks.spans import is_spans
 
 PROBES: dict[str, ModuleType] = {"linear": linear, "mlp": mlp}
 MOST_MEMORY = 120e6  # bytes of features held at once, unless one site alone has more

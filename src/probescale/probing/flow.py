@@ -15,10 +15,12 @@ from probescale.models.loading import LoadedModel
 from probescale.models.wiring import wired
 from probescale.probing.scores import Flow
 from probescale.progress import progress
-from probescale.tasks.data import Examples
+from probescale.tasks.data import Examples, TaggedSentences
 
 
-def flow(loaded: LoadedModel, texts: Examples, *, max_length: int = 128, batch_tokens: int = 2048) -> Flow:
+def flow(
+    loaded: LoadedModel, texts: Examples | TaggedSentences, *, max_length: int = 128, batch_tokens: int = 2048
+) -> Flow:
     """One pass over the texts."""
     tokens = encode(loaded.tokenizer, texts.texts, texts.pairs, max_length)
     with progress("how states turn", len(tokens)) as advance:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probescale.probing.targets import Target
+from probescale.tasks.spans import count_spans, is_spans
 
 DRAWS = 1000
 KEPT_DRAWS = 100
@@ -121,27 +122,11 @@ def _f1_of(hit: np.ndarray, guessed: np.ndarray, real: np.ndarray) -> np.ndarray
     return 2 * hit / np.maximum(guessed + real, 1e-12)
 
 
-def is_spans(names: tuple[str, ...]) -> bool:
-    """Tags such as B-PER, I-PER and O mark spans.
-
-    >>> is_spans(("B-PER", "I-PER", "O")), is_spans(("NN", "VB"))
-    (True, False)
-    """
-    return any(n[:2] in ("B-", "I-") for n in names) and all(n == "O" or n[:2] in _SPAN_TAGS for n in names)
-
-
-_SPAN_TAGS = ("B-", "I-", "E-", "S-", "L-", "U-")
-
-
 def _entities(truth: Target, predicted: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Right, guessed and real entities, put on the first row of their sentence; seqeval finds them."""
-    from seqeval.metrics.sequence_labeling import get_entities
-
+    """Right, guessed and real entities, put on the first row of their sentence."""
     names = np.array(truth.names)
     sums = np.zeros((len(truth), 3))
     for sentence in np.unique(unit):
         rows = np.flatnonzero(unit == sentence)
-        real = set(get_entities(names[truth.values[rows]].tolist()))
-        guessed = set(get_entities(names[predicted[rows]].tolist()))
-        sums[rows[0]] = len(real & guessed), len(guessed), len(real)
+        sums[rows[0]] = count_spans(names[truth.values[rows]].tolist(), names[predicted[rows]].tolist())
     return sums

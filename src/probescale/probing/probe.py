@@ -65,7 +65,8 @@ def _probe_once(
         probing = probing.model_copy(update=plain)
     properties = config.task.probes
     data = [drawn(task, prop, probing.max_examples, seed) for prop in properties]
-    requests = [Request(part, pooling_of(prop, loaded)) for part, prop in zip(data, properties, strict=True)]
+    usual = loaded.family.pooling
+    requests = [Request(part, pooling_of(prop, part, usual)) for part, prop in zip(data, properties, strict=True)]
     features = represent(
         loaded,
         requests,
@@ -85,8 +86,11 @@ def _probe_once(
     }
 
 
-def pooling_of(prop: ProbeConfig, loaded: LoadedModel) -> str:
-    return loaded.family.pooling if prop.pooling == "auto" else prop.pooling
+def pooling_of(prop: ProbeConfig, data: Examples | TaggedSentences, usual: str) -> str:
+    """As the probe says; left to us, the usual one for texts, and a word's first piece for words."""
+    if prop.pooling != "auto":
+        return prop.pooling
+    return "token" if isinstance(data, TaggedSentences) else usual
 
 
 def rows_of(request: Request, features: Features, name: str, validation: float, seed: int) -> Rows:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from probescale.config import ProbeConfig, RunConfig
+from probescale.config import RunConfig
 from probescale.models.loading import LoadedModel
 from probescale.probing.cache import Store
 from probescale.probing.fitting import score_property
-from probescale.probing.probe import drawn, rows_of
+from probescale.probing.probe import drawn, pooling_of, rows_of
 from probescale.probing.represent import Request, represent
 from probescale.probing.scores import SubnetworkScores
 from probescale.probing.subnetworks import ends_of
@@ -21,6 +21,7 @@ from probescale.tasks.task import Task
 AT_ONCE = 256  # subnetworks in one pass: each has a file open
 SPLITS = 3  # of the same examples into train and held-out rows; values are the mean
 METRIC = "information"  # bits saved over knowing the shares alone: finer than accuracy, which is a count
+POOLING = "mean"  # of texts: within few layers the first token has not gathered them yet; training teaches it to
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Prober:
         probes = [prop for prop in config.task.probes if prop.weight != 0]
         weights = config.task.probe_weights()
         data = [drawn(self.task, prop, config.selection.sample, config.seed) for prop in probes]
-        requests = [Request(part, _pooling(prop)) for part, prop in zip(data, probes, strict=True)]
+        requests = [Request(part, pooling_of(prop, part, POOLING)) for part, prop in zip(data, probes, strict=True)]
         settings = config.probing.model_copy(update={"selectivity": False, "code_length": False})
         sites = ends_of(loaded, subsets)
         total, accuracy, resampled = np.zeros(len(subsets)), np.zeros(len(subsets)), np.zeros((len(subsets), 1))
@@ -85,8 +86,3 @@ class Prober:
             examples=self.config.selection.sample,
             passes=round(self.passes, 3),
         )
-
-
-def _pooling(prop: ProbeConfig) -> str:
-    """Left to us, the mean: within few layers the first token has not gathered the text yet; training teaches it to."""
-    return "mean" if prop.pooling == "auto" else prop.pooling

@@ -1,62 +1,140 @@
-"""Fine-tuning and prediction, the same recipe for the original and every subnetwork."""
+"""Training a model back to strength: the same recipe for the original and every subnetwork."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.utils.data import Dataset
-from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
+from torch import nn
+from torch.utils.data import Subset as Part
+from transformers import set_seed
 
 from probescale.config import RecoveryConfig
 from probescale.errors import UserError
-from probescale.models.batching import encode, padded_batches
-from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, fingerprint, quiet_transformers
 from probescale.progress import progress
-from probescale.tasks.data import Examples
+from probescale.recovery.inputs import Data, Inputs, inputs_of, labels_of
+from probescale.recovery.objective import Objective
+from probescale.recovery.predict import answers_of
+from probescale.recovery.scale import Scale, scale_of
+from probescale.recovery.states import watched
+from probescale.recovery.teacher import Lessons
+from probescale.recovery.trainer import Bar, EarlyStop, RecoveryTrainer, arguments_of
+from probescale.subsets import Subset
+from probescale.tasks.data import Examples, split_rows
+from probescale.tasks.unlabelled import joined
 
 
 def recover(
     loaded: LoadedModel,
-    train: Examples,
+    train: Data,
     recipe: RecoveryConfig,
     *,
+    lessons: Lessons | None = None,
+    kept: Subset | None = None,
     max_length: int = 128,
     seed: int = 0,
     title: str = "fine-tuning",
 ) -> None:
-    """Train the model in place. The last state is kept: no data is used to choose among states."""
+    """Train the model in place: on the labels, and on what a teacher says of the same and of unlabelled texts.
+
+    `kept`: which layers of the teacher the model has; with it, its states can be brought near the teacher's.
+    The last state is kept, unless a part of train is set aside to find the best one.
+    """
     if recipe.epochs == 0:
         return
-    set_seed(seed)
-    data = _Tokenised(loaded, train, max_length)
-    steps = recipe.epochs * -(-len(data) // recipe.batch_size)
+    inputs = inputs_of(loaded, joined(train, lessons.unlabelled if lessons else None), max_length)
+    labels = labels_of(train)
+    quantity = isinstance(train, Examples) and train.kind == "number"
+    scale = scale_of(labels, loaded.model) if quantity else Scale()
+    objective = _objective(scale.of(labels), inputs, recipe, lessons, kept, scale, quantity=quantity)
+    used, held = _parts(train, inputs, recipe.validation, seed)
     if recipe.dropout is not None:
         _set_dropout(loaded.model, recipe.dropout)
-    with tempfile.TemporaryDirectory() as scratch, quiet_transformers(), progress(title, steps) as advance:
-        trainer = _SentenceTrainer(
-            model=loaded.model,
-            args=_arguments(recipe, scratch, seed),
-            train_dataset=data,
-            data_collator=DataCollatorWithPadding(loaded.tokenizer),
-            callbacks=[_Bar(advance)],
-        )
-        trainer.family = loaded.family
-        trainer.remove_callback(PrinterCallback)
-        trainer.train()
-    loaded.model.eval()
+    if recipe.healing and objective.states is not None:
+        healing = replace(objective, answer_weight=0.0, state_weight=1.0)
+        short = recipe.model_copy(update={"epochs": recipe.healing})
+        _train(loaded, inputs, used, [], healing, short, seed, f"healing, {title}")
+    _train(loaded, inputs, used, held, objective, recipe, seed, title)
+    if quantity:
+        scale.turn_back(loaded.model)
     loaded.fingerprint = fingerprint(loaded.model)
+
+
+def _objective(
+    known: np.ndarray,
+    inputs: Inputs,
+    recipe: RecoveryConfig,
+    lessons: Lessons | None,
+    kept: Subset | None,
+    scale: Scale,
+    *,
+    quantity: bool,
+) -> Objective:
+    labels = np.full(inputs.rows, np.nan, np.float32)  # unlabelled texts come behind
+    labels[: len(known)] = known
+    states = lessons.states_for(kept) if lessons and kept and (recipe.states or recipe.healing) else None
+    return Objective(
+        labels=torch.from_numpy(labels),
+        quantity=quantity,
+        answers=torch.from_numpy(scale.of(lessons.answers)) if lessons else None,
+        soft=recipe.soft,
+        temperature=recipe.temperature,
+        states=None if states is None else torch.from_numpy(states),
+        state_weight=recipe.states,
+    )
+
+
+def _parts(train: Data, inputs: Inputs, validation: float, seed: int) -> tuple[Sequence[int], Sequence[int]]:
+    """Inputs to learn from, and labelled ones that are set aside."""
+    if not validation:
+        return range(len(inputs)), []
+    sentences = isinstance(train, Examples) and train.kind == "class"
+    _, held = split_rows(train.labels if sentences else [0] * len(train), validation, seed)  # type: ignore[union-attr]
+    aside = set(held)
+    return [number for number in range(len(inputs)) if number not in aside], held
+
+
+def _train(
+    loaded: LoadedModel,
+    inputs: Inputs,
+    used: Sequence[int],
+    held: Sequence[int],
+    objective: Objective,
+    recipe: RecoveryConfig,
+    seed: int,
+    title: str,
+) -> None:
+    set_seed(seed)
+    blocks = list(loaded.family.layers(loaded.model)) if objective.states is not None else []
+    steps = recipe.epochs * -(-len(used) // recipe.batch_size)
+    with tempfile.TemporaryDirectory() as scratch, quiet_transformers(), watched(blocks) as seen:
+        arguments = arguments_of(recipe, scratch, seed)
+        data = Part(inputs, used)
+        trainer = RecoveryTrainer(loaded, data, inputs.collate, objective, seen, arguments, recipe.layer_decay)
+        if held:
+            loss = lambda: _held_out_loss(loaded, inputs, held, objective)  # noqa: E731
+            trainer.add_callback(EarlyStop(loaded.model, loss, recipe.patience))
+        with progress(title, steps) as advance:
+            trainer.add_callback(Bar(advance))
+            trainer.train()
+    loaded.model.eval()
     if not all(torch.isfinite(parameter).all() for parameter in loaded.model.parameters()):
         raise UserError(
             f"{title} went astray: weights are not finite numbers any more",
             field="recovery.learning_rate",
             hint=f"choose a smaller one than {recipe.learning_rate:g}",
         )
+
+
+def _held_out_loss(loaded: LoadedModel, inputs: Inputs, held: Sequence[int], objective: Objective) -> float:
+    """By the labels alone."""
+    answers = torch.from_numpy(answers_of(loaded, inputs, only=held, title="validating"))
+    rows = torch.nonzero(~answers[:, 0].isnan()).flatten()
+    return replace(objective, answers=None).loss(answers[rows], rows).item()
 
 
 def _set_dropout(model: nn.Module, share: float) -> None:
@@ -67,82 +145,3 @@ def _set_dropout(model: nn.Module, share: float) -> None:
         for name in ("dropout", "attention_dropout", "activation_dropout", "dropout_prob", "dropout_rate"):
             if isinstance(getattr(module, name, None), float):  # where it is handed to a function
                 setattr(module, name, share)
-
-
-def predict(
-    loaded: LoadedModel,
-    examples: Examples,
-    *,
-    max_length: int = 128,
-    batch_tokens: int = 2048,
-    title: str = "evaluating",
-) -> np.ndarray:
-    """Predicted label numbers, in the order of the examples."""
-    model, family = loaded.model, loaded.family
-    predicted = np.empty(len(examples), np.int64)
-    tokens = encode(loaded.tokenizer, examples.texts, examples.pairs, max_length)
-    with torch.inference_mode(), progress(title, len(examples)) as advance:
-        for batch, padded in padded_batches(loaded.tokenizer, tokens, batch_tokens):
-            padded = padded.to(model.device)
-            logits = family.sentence_logits(model(**padded).logits, padded["attention_mask"])
-            predicted[batch] = logits.argmax(-1).cpu().numpy()
-            advance(len(batch))
-    return predicted
-
-
-def _arguments(recipe: RecoveryConfig, scratch: str, seed: int) -> TrainingArguments:
-    return TrainingArguments(
-        output_dir=scratch,
-        num_train_epochs=recipe.epochs,
-        learning_rate=recipe.learning_rate,
-        per_device_train_batch_size=recipe.batch_size,
-        warmup_steps=recipe.warmup,  # below 1: a share of all steps
-        weight_decay=recipe.weight_decay,
-        train_sampling_strategy="group_by_length",
-        save_strategy="no",
-        logging_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        dataloader_pin_memory=torch.cuda.is_available(),
-        seed=seed,
-    )
-
-
-class _Tokenised(Dataset[dict[str, Any]]):
-    def __init__(self, loaded: LoadedModel, examples: Examples, max_length: int) -> None:
-        self.tokens = encode(loaded.tokenizer, examples.texts, examples.pairs, max_length)
-        self.labels = examples.labels
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    def __getitem__(self, row: int) -> dict[str, Any]:
-        return self.tokens[row] | {"labels": self.labels[row]}
-
-
-class _SentenceTrainer(Trainer):
-    """The stock trainer, with the family's way from the classifier's output to one answer per sentence."""
-
-    family: Family
-
-    def compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
-    ) -> Tensor | tuple[Tensor, Any]:
-        labels = inputs.pop("labels")
-        outputs = model(**inputs)
-        logits = self.family.sentence_logits(outputs.logits, inputs["attention_mask"])
-        loss = nn.functional.cross_entropy(logits, labels)
-        return (loss, outputs) if return_outputs else loss
-
-
-class _Bar(TrainerCallback):
-    def __init__(self, advance: Callable[[int], None]) -> None:
-        self.advance = advance
-
-    def on_step_end(self, *_: object, **__: object) -> None:
-        self.advance(1)

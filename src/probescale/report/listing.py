@@ -65,7 +65,8 @@ def _strategies() -> Table:
 
 
 def _metrics() -> Table:
-    return Table("Metrics", ("metric", "is"), _helps(METRICS), words=2)
+    rows = tuple((name, one.kind, one.help) for name, one in METRICS.items())
+    return Table("Metrics", ("metric", "kind of task", "is"), rows, words=3)
 
 
 def _families() -> Table:
@@ -79,7 +80,3 @@ def _families() -> Table:
         tuple(rows),
         words=4,
     )
-
-
-def _helps(registry: dict) -> tuple[tuple[str, str], ...]:
-    return tuple((name, (function.__doc__ or "").splitlines()[0]) for name, function in registry.items())

@@ -8,6 +8,7 @@ from probescale.recovery.result import RunResult
 from probescale.report.probes import probe_notes
 from probescale.report.tables import comparison_table, layer_table, layers_text
 from probescale.selection.select import Selection
+from probescale.tasks.spans import is_spans
 from probescale.tasks.task import Task
 
 
@@ -27,7 +28,7 @@ def report(task: Task, family: Family, scores: ProbeScores, selection: Selection
             "![Probe scores over layers](probes.svg)",
             _how(task, scores, selection),
             "## To use it",
-            _usage(family),
+            _usage(task, family),
             "## To make it again",
             _record(result),
         ]
@@ -61,25 +62,44 @@ def _how(task: Task, scores: ProbeScores, selection: Selection) -> str:
     return "\n".join(lines)
 
 
-def _usage(family: Family) -> str:
+def _usage(task: Task, family: Family) -> str:
     """What loads the model folder, in code that needs nothing of ours."""
-    if not family.mean_of_token_logits:
-        return """```python
-from transformers import pipeline
+    if task.kind == "tags":
+        return _tagging(task)
+    if family.mean_of_token_logits:
+        return _mean_of_tokens(task, family)
+    if task.kind == "number":
+        made = 'measure = pipeline("text-classification", model="model", function_to_apply="none")  # score: the number'
+    else:
+        made = 'classify = pipeline("text-classification", model="model")'
+    return _python("from transformers import pipeline", "", made)
 
-classify = pipeline("text-classification", model="model")
-```"""
+
+def _tagging(task: Task) -> str:
+    together = ', aggregation_strategy="first"' if is_spans(task.train.names) else ""
+    code = f'tag = pipeline("token-classification", model="model"{together})'
+    note = "A word's tag is what the model says at its first piece; its other pieces were not trained to answer."
+    return f"{note}\n\n{_python('from transformers import pipeline', '', code)}"
+
+
+def _mean_of_tokens(task: Task, family: Family) -> str:
+    what, answer = ("number is", "numbers") if task.kind == "number" else ("logits are", "logits")
+    code = _python(
+        f"from transformers import {family.classifier}, AutoTokenizer",
+        "",
+        f'model, tokenizer = {family.classifier}.from_pretrained("model"), AutoTokenizer.from_pretrained("model")',
+        'batch = tokenizer(["some text"], padding=True, return_tensors="pt")',
+        'mask = batch["attention_mask"].unsqueeze(-1)',
+        f"{answer} = (model(**batch).logits * mask).sum(1) / mask.sum(1)",
+    )
     return f"""transformers has no encoder-only sentence classifier of this kind. The folder holds a token classifier;
-a sentence's logits are the mean of its tokens' logits over the attention mask:
+a text's {what} the mean of its tokens' over the attention mask:
 
-```python
-from transformers import {family.classifier}, AutoTokenizer
+{code}"""
 
-model, tokenizer = {family.classifier}.from_pretrained("model"), AutoTokenizer.from_pretrained("model")
-batch = tokenizer(["some text"], padding=True, return_tensors="pt")
-mask = batch["attention_mask"].unsqueeze(-1)
-logits = (model(**batch).logits * mask).sum(1) / mask.sum(1)
-```"""
+
+def _python(*lines: str) -> str:
+    return "\n".join(["```python", *lines, "```"])
 
 
 def _record(result: RunResult) -> str:

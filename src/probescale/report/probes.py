@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from probescale.probing.scores import ProbeResult, ProbeScores
-from probescale.report.table import Table
+from probescale.report.table import Table, between
 
 BAR = 8  # characters
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -25,9 +25,9 @@ def probe_table(name: str, probe: ProbeResult) -> Table:
         rows.append((floor, _number(value), "", _bar(value, low, high), *(_number(extra.get(m)) for m in others)))
     for i, value in enumerate(accuracy.values):
         star = "" if probe.converged is None or probe.converged[i] else "*"
-        between = f"{accuracy.low[i]:.3f}-{accuracy.high[i]:.3f}"
+        ends = between(f"{accuracy.low[i]:.3f}", f"{accuracy.high[i]:.3f}")
         cells = (_number(probe.measures[measure].values[i]) for measure in others)
-        rows.append((str(i + 1), f"{value:.4f}{star}", between, _bar(value, low, high), *cells))
+        rows.append((str(i + 1), f"{value:.4f}{star}", ends, _bar(value, low, high), *cells))
     header = ["layer", "R2" if probe.target == "number" else "accuracy", "95%\ninterval", ""]
     header += ["entity\nF1" if measure == "f1" and probe.spans else COLUMNS[measure] for measure in others]
     if accuracy.spread:
@@ -74,8 +74,9 @@ def _note(probe: ProbeResult) -> str:
         return "scores as given."
     kind = {"class": "classes", "multi": "labels"}.get(probe.target)
     classes = f", {probe.classes} {kind}" if kind else ""
+    metric = "R2" if probe.target == "number" and probe.metric == "accuracy" else probe.metric
     parts = [
-        f"{probe.metric} of a probe on {probe.pooling} states, {probe.train:,} training and {probe.validation:,} "
+        f"{metric} of a probe on {probe.pooling} states, {probe.train:,} training and {probe.validation:,} "
         f"validation rows inside train{classes}"
     ]
     if probe.floors:

@@ -9,6 +9,14 @@ from rich import box
 from rich.table import Table as RichTable
 
 
+def between(low: str, high: str) -> str:
+    """
+    >>> between("80.1", "82.3"), between("-3.1", "4.2")
+    ('80.1-82.3', '-3.1 to 4.2')
+    """
+    return f"{low} to {high}" if low.startswith("-") else f"{low}-{high}"
+
+
 @dataclass(frozen=True)
 class Table:
     title: str

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import Measured, RunResult
 from probescale.recovery.trace import Trace
-from probescale.report.table import Table
+from probescale.report.table import Table, between
 from probescale.selection.calibration import Calibration
 from probescale.selection.select import Selection
 
@@ -60,7 +60,7 @@ def _measured_row(name: str, measured: Measured) -> tuple[str, ...]:
         f"{measured.ratio_total:.1%}",
         f"{measured.ratio_layers:.1%}",
         f"{100 * measured.value:.2f}",
-        "{:.1f}-{:.1f}".format(*(100 * end for end in measured.interval)),
+        between(*(f"{100 * end:.1f}" for end in measured.interval)),
         "" if measured.retention is None else f"{measured.retention:.1%}",
     )
 

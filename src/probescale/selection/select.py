@@ -81,6 +81,20 @@ def select(
     return found.model_copy(update={"certainty": certainty})
 
 
+def fitting(
+    evidence: Evidence,
+    budget: Budget,
+    parameters: Parameters,
+    strategy: str,
+    costs: Mapping[Unit, Cost] | None = None,
+    structure: Structure | None = None,
+) -> Subset | None:
+    """What `select` would keep with such parameters; None where nothing fits."""
+    limits = _limits(budget, parameters, costs)
+    structure = (structure or Structure(where=budget.where)).also(parameters.fixed)
+    return _best(evidence, strategy, _sizes(evidence, budget, strategy, structure), structure, limits)
+
+
 def _best(
     evidence: Evidence,
     strategy: str,
@@ -190,7 +204,7 @@ def describe(
         dropped=tuple(layer for layer in range(1, len(relevance) + 1) if layer not in kept),
         score=score_of(relevance, kept),
         params=parameters.of(kept) if parameters else None,
-        params_original=parameters.total if parameters else None,
+        params_original=(parameters.original or parameters).total if parameters else None,
         ratio_total=ratio_total,
         ratio_layers=ratio_layers,
         costs={unit: round(cost.of(kept), 6) for unit, cost in (costs or {}).items()},
@@ -227,7 +241,7 @@ def _nothing_fits(
             hint += (
                 f". Without any layer there are {_amount(cost.fixed, limit.unit)}, "
                 f"{_amount(cost.fixed - most, limit.unit)} too many: only a smaller vocabulary or narrower embeddings "
-                "would help, or another model"
+                "help: add `shrink: auto`"
             )
         return UserError(
             f"{limit.text} allows {_amount(most, limit.unit)}; one layer, the embeddings and the head already have "

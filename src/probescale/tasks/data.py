@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from sklearn.model_selection import train_test_split
@@ -16,6 +16,9 @@ from sklearn.model_selection import train_test_split
 from probescale.config import DataConfig, Kind
 from probescale.errors import UserError
 from probescale.tasks.readers import read_columns
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Examples:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def take(self, rows: Sequence[int]) -> Examples:
+    def take(self, rows: Sequence[int]) -> Self:
         pairs = tuple(self.pairs[r] for r in rows) if self.pairs else None
         return replace(
             self,
@@ -63,15 +66,34 @@ class TaggedSentences:
     def texts(self) -> tuple[str, ...]:
         return tuple(" ".join(words) for words in self.words)
 
+    @property
+    def inputs(self) -> list[tuple[str, ...]]:
+        return [(text,) for text in self.texts]
+
     def __len__(self) -> int:
         return len(self.words)
 
-    def take(self, rows: Sequence[int]) -> TaggedSentences:
+    def take(self, rows: Sequence[int]) -> Self:
         return replace(self, words=tuple(self.words[r] for r in rows), tags=tuple(self.tags[r] for r in rows))
 
     @property
     def fingerprint(self) -> str:
         return _digest([self.words, self.tags, self.names])
+
+
+Data = Examples | TaggedSentences
+D = TypeVar("D", bound=Data)
+
+
+def tag_rows(sentences: Sequence[tuple[int, ...]]) -> np.ndarray:
+    """An array with one tuple of tags a sentence: sentences of like length would else become a table.
+
+    >>> tag_rows([(0, 1), (2, 0)]).shape
+    (2,)
+    """
+    rows = np.empty(len(sentences), object)
+    rows[:] = sentences
+    return rows
 
 
 def load_examples(
@@ -109,8 +131,29 @@ def read_labelled(
     return texts, pairs, read(columns["label"], field=f"{field}.label", column=data.label)
 
 
-def load_tagged(data: DataConfig, *, field: str) -> TaggedSentences:
-    """Read sentences with a tag a word (or none); sentences without any tagged word are left out."""
+def load_tagged(
+    data: DataConfig,
+    *,
+    field: str,
+    rename: Mapping[str, str] | None = None,
+    names: tuple[str, ...] | None = None,
+    repeats: bool = False,
+) -> TaggedSentences:
+    """Read sentences with a tag a word (or none). `names` are the tags of train, when this is dev: others are errors.
+
+    Without `repeats`, a sentence that comes several times is taken once: it would stand on both sides of a split.
+    """
+    rows = read_tagged(data, field=field)
+    rows = rows if repeats else list(dict(rows).items())
+    flat = [(rename or {}).get(tag, tag) for _, tags in rows for tag in tags if tag is not None]
+    names = names or _label_names(flat, field=f"{field}.label", column=data.label)
+    numbers = iter(_numbers(flat, names, field=f"{field}.label", row="tagged word"))
+    tags = tuple(tuple(-1 if tag is None else next(numbers) for tag in tags) for _, tags in rows)
+    return TaggedSentences(tuple(words for words, _ in rows), tags, names)
+
+
+def read_tagged(data: DataConfig, *, field: str) -> list[tuple[tuple[str, ...], tuple[str | None, ...]]]:
+    """Words and tags of every sentence, each checked on its own; sentences without any tagged word are left out."""
     columns = read_columns(data.source, data.split, {"text": data.text, "label": data.label}, field=field)
     for role in ("text", "label"):
         if not all(isinstance(cell, (list, tuple)) for cell in columns[role]):
@@ -121,19 +164,15 @@ def load_tagged(data: DataConfig, *, field: str) -> TaggedSentences:
             )
     if not all(isinstance(word, str) for words in columns["text"] for word in words):
         raise UserError("words must be plain texts", field=f"{field}.text", hint="name the column with the words")
-    sentences = {tuple(words): tags for words, tags in zip(columns["text"], columns["label"], strict=True)}
-    if bad := [n for n, (words, tags) in enumerate(sentences.items(), 1) if len(words) != len(tags)]:
+    sentences = [(tuple(words), tags) for words, tags in zip(columns["text"], columns["label"], strict=True)]
+    if bad := [n for n, (words, tags) in enumerate(sentences, 1) if len(words) != len(tags)]:
         raise UserError(f"sentence {bad[0]} has not as many tags as words", field=f"{field}.label")
-    # Keyed by the words: a repeated sentence would stand on both sides of a split.
-    rows = [(words, tags) for words, tags in sentences.items() if any(tag is not None for tag in tags)]
+    rows = [(words, tags) for words, tags in sentences if any(tag is not None for tag in tags)]
     if not rows:
         raise UserError(f'no word in {data.source} has a value in "{data.label}"', field=f"{field}.label")
     given = [tag for _, tags in rows for tag in tags if tag is not None]
-    flat = _label_texts(given, field=f"{field}.label", column=data.label)
-    names = _label_names(flat, field=f"{field}.label", column=data.label)
-    numbers = iter(_numbers(flat, names, field=f"{field}.label"))
-    tags = tuple(tuple(-1 if tag is None else next(numbers) for tag in tags) for _, tags in rows)
-    return TaggedSentences(tuple(tuple(str(word) for word in words) for words, _ in rows), tags, names)
+    texts = iter(_label_texts(given, field=f"{field}.label", column=data.label))
+    return [(words, tuple(None if tag is None else next(texts) for tag in tags)) for words, tags in rows]
 
 
 def load_rows(rows: Sequence[tuple[str, str]]) -> Examples:
@@ -143,7 +182,7 @@ def load_rows(rows: Sequence[tuple[str, str]]) -> Examples:
     return Examples(tuple(text for text, _ in rows), None, labels, names)
 
 
-def without_repeats(train: Examples, dev: Examples | None = None) -> Examples:
+def without_repeats(train: D, dev: Data | None = None) -> D:
     """Drop rows whose inputs came before, or stand in dev: either would flatter a figure.
 
     Case and blanks are ignored: many tokenizers ignore them too.
@@ -161,7 +200,7 @@ def _plain(inputs: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(" ".join(text.split()).casefold() for text in inputs)
 
 
-def sample(examples: Examples, most: int | None, seed: int) -> Examples:
+def sample(examples: D, most: int | None, seed: int) -> D:
     """At most so many rows, drawn with the seed, classes in proportion where that is possible."""
     if most is None or len(examples) <= most:
         return examples
@@ -169,9 +208,11 @@ def sample(examples: Examples, most: int | None, seed: int) -> Examples:
     return kept
 
 
-def split(examples: Examples, held_out: int | float, seed: int) -> tuple[Examples, Examples]:
+def split(examples: D, held_out: int | float, seed: int) -> tuple[D, D]:
     """Two parts, the second of the given size or share, stratified where every class allows it."""
-    classes = examples.labels if examples.kind == "class" else [0] * len(examples)
+    classes: Sequence[int] = [0] * len(examples)
+    if isinstance(examples, Examples) and examples.kind == "class":
+        classes = examples.labels
     first, second = split_rows(classes, held_out, seed)
     return examples.take(first), examples.take(second)
 
@@ -256,7 +297,7 @@ def _quantities(values: list[Any], *, field: str, column: object) -> list[float]
         raise UserError(
             f'column "{column}" has {len(bad)} rows without a number, first in row {bad[0]}: {values[bad[0] - 1]!r}',
             field=field,
-            hint="target: number needs a finite number in every row",
+            hint="a quantity is a finite number; every row needs one",
         )
     found = [float(value) for value in values]
     if len(set(found)) < 2:
@@ -291,11 +332,11 @@ def _label_names(labels: list[str], *, field: str, column: object) -> tuple[str,
     return tuple(names)
 
 
-def _numbers(labels: list[str], names: tuple[str, ...], *, field: str) -> tuple[int, ...]:
+def _numbers(labels: list[str], names: tuple[str, ...], *, field: str, row: str = "row") -> tuple[int, ...]:
     number = {name: i for i, name in enumerate(names)}
     if unseen := [n for n, label in enumerate(labels, 1) if label not in number]:
         raise UserError(
-            f'label "{labels[unseen[0] - 1]}" in row {unseen[0]} does not occur in train ({len(unseen)} such rows)',
+            f'label "{labels[unseen[0] - 1]}" in {row} {unseen[0]} does not occur in train ({len(unseen)} such {row}s)',
             field=field,
             hint=f"train has: {', '.join(names[:20])}; name equal labels alike with task.labels",
         )

@@ -1,34 +1,170 @@
-"""Metrics by name: functions of gold and predicted label numbers, higher is better.
+"""Metrics by name, each for one kind of task, higher is better.
 
-scikit-learn is imported when a metric is computed, not when its name is looked up.
+A metric reads a few numbers from every answer, and makes one value of them: resampling then looks at each answer once.
+One is added by one function, registered for its kind. scikit-learn is imported when a metric is computed, not when its
+name is looked up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-Metric = Callable[[np.ndarray, np.ndarray], float]
+from probescale.config import TaskKind
+from probescale.errors import UserError, lookup
+from probescale.tasks.spans import count_spans, is_spans
+
+Value = Callable[[np.ndarray], float]  # (answers, numbers) -> the metric
+Read = Callable[[np.ndarray, np.ndarray, tuple[str, ...]], np.ndarray]  # gold, predicted, names -> (answers, numbers)
 
 
-def accuracy(gold: np.ndarray, predicted: np.ndarray) -> float:
+@dataclass(frozen=True)
+class Metric:
+    """Call it with what is right and what was predicted, an answer a row; for tags, a tuple of tag numbers a row."""
+
+    kind: TaskKind
+    read: Read
+    value: Value
+    names: tuple[str, ...] = ()  # of labels or tags
+
+    @property
+    def help(self) -> str:
+        return (self.value.__doc__ or "").splitlines()[0]
+
+    def of(self, names: tuple[str, ...]) -> Metric:
+        """The same for answers that are called so."""
+        return replace(self, names=names)
+
+    def rows(self, gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+        return self.read(gold, predicted, self.names)
+
+    def __call__(self, gold: np.ndarray, predicted: np.ndarray) -> float:
+        return float(self.value(self.rows(gold, predicted)))
+
+
+METRICS: dict[str, Metric] = {}
+
+
+def _both(gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> np.ndarray:
+    return np.stack([gold, predicted], 1)
+
+
+def metric(kind: TaskKind, read: Read = _both) -> Callable[[Value], Value]:
+    def register(value: Value) -> Value:
+        METRICS[value.__name__] = Metric(kind, read, value)
+        return value
+
+    return register
+
+
+def metrics_of(kind: TaskKind) -> dict[str, Metric]:
+    return {name: one for name, one in METRICS.items() if one.kind == kind}
+
+
+def check_metric(name: str, kind: TaskKind) -> None:
+    if lookup(METRICS, name, field="task.metric").kind != kind:
+        raise UserError(
+            f'"{name}" is for tasks of kind {METRICS[name].kind}, and this one is of kind {kind}',
+            field="task.metric",
+            hint=f"use one of: {', '.join(metrics_of(kind))}",
+        )
+
+
+def choose_metric(name: str | None, kind: TaskKind, names: tuple[str, ...]) -> str:
+    """The one that was asked for, if the data allow it; else the usual one for the kind."""
+    if name == "entity_f1" and not is_spans(names):
+        raise UserError(
+            f"entity_f1 needs tags that mark spans, such as B-PER, I-PER and O; these are {', '.join(names[:10])}",
+            field="task.metric",
+            hint="use tag_accuracy",
+        )
+    usual = {"class": "accuracy", "number": "spearman", "tags": "entity_f1" if is_spans(names) else "tag_accuracy"}
+    return name or usual[kind]
+
+
+@metric("class")
+def accuracy(rows: np.ndarray) -> float:
     """Share of right answers."""
-    return float(np.mean(gold == predicted))
+    return float(np.mean(rows[:, 0] == rows[:, 1]))
 
 
-def macro_f1(gold: np.ndarray, predicted: np.ndarray) -> float:
+@metric("class")
+def macro_f1(rows: np.ndarray) -> float:
     """F1 of every class, averaged: for unbalanced labels."""
     from sklearn.metrics import f1_score
 
-    return float(f1_score(gold, predicted, average="macro"))
+    return float(f1_score(rows[:, 0], rows[:, 1], average="macro"))
 
 
-def matthews(gold: np.ndarray, predicted: np.ndarray) -> float:
+@metric("class")
+def matthews(rows: np.ndarray) -> float:
     """Matthews correlation, as GLUE uses for CoLA."""
     from sklearn.metrics import matthews_corrcoef
 
-    return float(matthews_corrcoef(gold, predicted))
+    return float(matthews_corrcoef(rows[:, 0], rows[:, 1]))
+
+
+@metric("number")
+def pearson(rows: np.ndarray) -> float:
+    """Correlation of the numbers; 0 where one side does not vary."""
+    apart = rows - rows.mean(0)
+    lengths = np.sqrt((apart**2).sum(0))
+    # Differences that are rounding errors of the mean are none.
+    if (lengths <= 1e-12 * np.abs(rows).max(0) * len(rows)).any():
+        return 0.0
+    return float(np.clip(apart[:, 0] @ apart[:, 1] / lengths.prod(), -1, 1))
+
+
+@metric("number")
+def spearman(rows: np.ndarray) -> float:
+    """Correlation of the numbers' ranks, as GLUE uses for STS-B; 0 where one side does not vary."""
+    from scipy.stats import rankdata
+
+    return pearson(rankdata(rows, axis=0))
+
+
+@metric("number")
+def r2(rows: np.ndarray) -> float:
+    """Share of the numbers' variance that is explained; below 0: worse than their mean."""
+    gold, predicted = rows.T
+    spread = ((gold - gold.mean()) ** 2).sum()
+    return float(1 - ((gold - predicted) ** 2).sum() / spread) if spread > 0 else 0.0
+
+
+def _tags(gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> np.ndarray:
+    """Right and all tags of every sentence; words without a tag do not count."""
+    pairs = [[(a, b) for a, b in zip(one, other, strict=True) if a >= 0] for one, other in _sentences(gold, predicted)]
+    return np.array([(sum(a == b for a, b in sentence), len(sentence)) for sentence in pairs])
+
+
+def _spans(gold: np.ndarray, predicted: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Right, guessed and real spans of every sentence. A word that was not answered stands outside of all."""
+    called = [*names, "O"]  # number -1 is the last one
+    rows = []
+    for one, other in _sentences(gold, predicted):
+        pairs = [(called[a], called[b]) for a, b in zip(one, other, strict=True) if a >= 0]
+        rows.append(count_spans([a for a, _ in pairs], [b for _, b in pairs]))
+    return np.array(rows)
+
+
+def _sentences(gold: np.ndarray, predicted: np.ndarray) -> zip[tuple[tuple[int, ...], tuple[int, ...]]]:
+    return zip(gold, predicted, strict=True)
+
+
+@metric("tags", _tags)
+def tag_accuracy(rows: np.ndarray) -> float:
+    """Share of right tags, over all words that have one."""
+    right, words = rows.sum(0)
+    return float(right / max(words, 1))
+
+
+@metric("tags", _spans)
+def entity_f1(rows: np.ndarray) -> float:
+    """F1 of whole spans, as CoNLL-2003 and seqeval count: for tags such as B-PER, I-PER and O."""
+    right, guessed, real = rows.sum(0)
+    return float(2 * right / max(guessed + real, 1))
 
 
 def interval(metric: Metric, gold: np.ndarray, predicted: np.ndarray, seed: int) -> tuple[float, float]:
@@ -37,9 +173,7 @@ def interval(metric: Metric, gold: np.ndarray, predicted: np.ndarray, seed: int)
 
     if len(gold) < 2:
         return metric(gold, predicted), metric(gold, predicted)
+    rows = metric.rows(gold, predicted)
     draws = {"n_resamples": 1000, "batch": 100, "method": "percentile", "rng": seed}  # in batches: memory stays flat
-    found = bootstrap((gold, predicted), metric, paired=True, vectorized=False, **draws)
+    found = bootstrap((np.arange(len(rows)),), lambda drawn: metric.value(rows[drawn]), vectorized=False, **draws)
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
-
-
-METRICS: dict[str, Metric] = {metric.__name__: metric for metric in (accuracy, macro_f1, matthews)}

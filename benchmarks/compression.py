@@ -1,0 +1,205 @@
+"""Two to ten times smaller, embeddings counted: what is kept, and what each part of the method brings.
+
+    python benchmarks/compression.py                 everything that is not known yet, then docs/compression.md's tables
+    python benchmarks/compression.py sst2-gte        one study
+    python benchmarks/compression.py --tables        only the tables, from what is known
+
+Needs ../shared (data, gte-small) and `make real-weights`. Hours on two cores; it can be stopped at any time and goes on
+from there: benchmarks/compressed.jsonl has a line for every training. What teachers answered, and how budgets were
+split, stands in .cache/compression.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from training import SHARED, TASKS, WORKERS
+
+ROOT = Path(__file__).parents[1]
+MEASURED = Path(__file__).with_name("compressed.jsonl")
+WORK = ROOT / ".cache" / "compression"
+PAGE = ROOT / "docs" / "compression.md"
+LABELLED, UNLABELLED, COPIES = 3000, {"sst2": 24_000, "qnli": 3_700}, {"sst2": 0, "qnli": 2}
+RECIPE = {"epochs": 3, "learning_rate": 2e-4, "batch_size": 32, "dropout": 0.0}
+BASELINES = ("bottom_k", "top_k", "uniform_k", "block_influence")
+MAX_LENGTH = 128
+
+
+@dataclass(frozen=True)
+class Study:
+    task: str
+    model: str
+    seeds: tuple[int, ...]
+    ratios: tuple[str, ...] = ("2x", "3x", "5x", "10x")
+    compared: tuple[str, ...] = ("3x", "5x")  # ratios at which the baselines are trained, too
+
+    @property
+    def source(self) -> str:
+        shared = SHARED / "weights" / self.model
+        return str(shared if shared.exists() else ROOT / ".cache" / "real-weights" / self.model)
+
+
+STUDIES = {
+    "sst2-gte": Study("sst2", "gte-small", (0, 1)),
+    "qnli-gte": Study("qnli", "gte-small", (0, 1)),
+    "sst2-minilm": Study("sst2", "minilm", (0, 1), (), ()),
+    "qnli-minilm": Study("qnli", "minilm", (0, 1), (), ()),
+    "sst2-mpnet": Study("sst2", "mpnet", (0,), ("3x",), ()),
+    "sst2-t5": Study("sst2", "t5", (0,), ("3x",), ()),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    study: str
+    seed: int
+    ratio: str  # "1x": the original
+    strategy: str = "stitched"
+    distil: bool = True
+    shrink: str = "auto"
+
+
+def jobs_of(name: str) -> Iterator[Job]:
+    """Originals first: they are the teachers."""
+    study = STUDIES[name]
+    for seed in study.seeds:
+        yield Job(name, seed, "1x")
+    for ratio in sorted(study.ratios, key=("5x", "10x", "3x", "2x").index):
+        for seed in study.seeds:
+            yield Job(name, seed, ratio)
+            if ratio in study.compared:
+                yield from (Job(name, seed, ratio, strategy) for strategy in BASELINES)
+            if ratio == "5x":
+                yield Job(name, seed, ratio, distil=False)
+
+
+def config_of(study: Study, seed: int, ratio: str, strategy: str, *, distil: bool) -> Any:  # noqa: ANN401
+    from probescale.config import RunConfig
+
+    about = TASKS[study.task]
+    columns = {"text": about["text"], **({"pair": about["pair"]} if "pair" in about else {})}
+    recipe = {**RECIPE, "distil": distil, "augment": COPIES[study.task] if distil else 0}
+    return RunConfig.model_validate(
+        {
+            "model": {"source": study.source, "max_length": MAX_LENGTH},
+            "task": {
+                "name": study.task,
+                "train": {"source": str(SHARED / "data" / about["train"]), **columns},
+                "dev": {"source": str(SHARED / "data" / about["dev"]), **columns},
+                "unlabelled": {
+                    "source": str(SHARED / "data" / about["train"]), "most": UNLABELLED[study.task], **columns,
+                },
+                "max_train": LABELLED,
+            },
+            "selection": {"strategy": strategy, "budget": "100%" if ratio == "1x" else ratio, "sample": 750},
+            "shrink": "auto" if ratio != "1x" else {},
+            "recovery": recipe,
+            "seed": seed,
+        }
+    )  # fmt: skip
+
+
+@lru_cache(2)
+def _ready(name: str, seed: int) -> tuple[Any, Any]:
+    """The task and the loaded model of one study and seed."""
+    from probescale.pipeline import prepare
+
+    return prepare(config_of(STUDIES[name], seed, "1x", "bottom_k", distil=True))
+
+
+def chosen(name: str, ratio: str, strategy: str) -> tuple[Any, tuple[int, ...]]:
+    """How the first seed's data split the budget, the same for all strategies, and which layers a strategy keeps."""
+    from probescale.pipeline import _selections, _split, scores_of, shrinker_of
+    from probescale.splitting import options, smallest
+
+    task, loaded = _ready(name, 0)
+    folder = WORK / name
+    config = config_of(STUDIES[name], 0, ratio, "stitched", distil=True)
+    config = config.model_copy(update={"compare": (strategy, *BASELINES)})
+    shrinker = shrinker_of(loaded, task, config)
+    ways = options(shrinker, config.shrink)
+    scores = scores_of(folder, loaded, task, config, {"seed": 0}, smallest(shrinker, ways))
+    shrink = _split(folder / f"split-{ratio}.json", shrinker, ways, scores, task, config, {})
+    found = {one.strategy: one.kept for one in _selections(scores, shrinker.parameters(shrink), config, {}, {})}
+    return shrink, found[strategy]
+
+
+def train(job: Job) -> dict[str, Any]:
+    import torch
+
+    from probescale.measuring import Measurer
+    from probescale.models.shrink import Shrink
+    from probescale.pipeline import shrinker_of
+
+    torch.set_num_threads(1)
+    task, loaded = _ready(job.study, job.seed)
+    config = config_of(STUDIES[job.study], job.seed, job.ratio, job.strategy, distil=job.distil or job.ratio == "1x")
+    shrink, kept = (Shrink(), tuple(range(1, loaded.layers + 1))) if job.ratio == "1x" else plan_of(job)
+    work = WORK / job.study / f"seed-{job.seed}"  # the teacher's answers stand here
+    started = time.perf_counter()
+    measurer = Measurer(work, shrinker_of(loaded, task, config), shrink, task, config)
+    _, value, interval = measurer._train(str(job), kept, whole=job.ratio == "1x")
+    found = {"accuracy": round(value, 6), "interval": interval, "kept": kept, "shrink": str(shrink)}
+    params = measurer.shrinker.whole.total if job.ratio == "1x" else measurer.parameters.of(kept)
+    return asdict(job) | found | {"params": params, "seconds": round(time.perf_counter() - started, 1)}
+
+
+def plan_of(job: Job) -> tuple[Any, tuple[int, ...]]:
+    from probescale.models.shrink import Shrink
+
+    stored = json.loads(_plan_path(job).read_text())
+    return Shrink(**stored["shrink"]), tuple(stored["kept"])
+
+
+def _plan_path(job: Job) -> Path:
+    return WORK / job.study / f"plan-{job.ratio}-{job.strategy}.json"
+
+
+def make_plans(jobs: list[Job]) -> None:
+    """Before the workers start: which layers and which split every row has."""
+    for job in jobs:
+        path = _plan_path(job)
+        if job.ratio != "1x" and not path.exists():
+            shrink, kept = chosen(job.study, job.ratio, job.strategy)
+            path.write_text(json.dumps({"shrink": shrink.model_dump(), "kept": kept}))
+            print(f"{job.study} {job.ratio} {job.strategy}: layers {kept}, {shrink}", flush=True)
+
+
+def known() -> dict[Job, dict[str, Any]]:
+    lines = MEASURED.read_text().splitlines() if MEASURED.exists() else []
+    fields = Job.__dataclass_fields__
+    return {Job(**{k: one[k] for k in fields}): one for one in map(json.loads, lines)}
+
+
+def train_all(jobs: list[Job]) -> None:
+    for stage in (True, False):  # teachers, then students
+        missing = [job for job in jobs if (job.ratio == "1x") == stage and job not in known()]
+        if not missing:
+            continue
+        make_plans(missing)
+        print(f"{len(missing)} trainings to do", flush=True)
+        with multiprocessing.get_context("spawn").Pool(WORKERS) as pool, MEASURED.open("a") as lines:
+            for found in pool.imap_unordered(train, missing):
+                print(json.dumps(found), file=lines, flush=True)
+                print(found, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], default=[])
+    parser.add_argument("--tables", action="store_true", help="train nothing")
+    asked = parser.parse_args()
+    if not asked.tables:
+        train_all([job for name in asked.studies or STUDIES for job in jobs_of(name)])
+
+
+if __name__ == "__main__":
+    main()

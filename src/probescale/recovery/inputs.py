@@ -1,0 +1,86 @@
+"""Texts as a model reads them while it learns or answers, and the rows of answers that it owes for them.
+
+A row is a sentence, or a word where words are tagged. Rows are numbered by the data alone: two models with different
+tokenizers speak of the same row by the same number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+from transformers import PreTrainedTokenizerBase
+
+from probescale.models.batching import Tokens
+from probescale.models.loading import LoadedModel
+from probescale.probing.views import tokenise
+from probescale.tasks.data import Data, TaggedSentences
+
+
+@dataclass(frozen=True)
+class Inputs(Dataset[dict[str, Any]]):
+    """Tokens of every input; for words also the token at which each is answered. Words beyond the limit have none."""
+
+    tokens: Tokens
+    words: bool
+    starts: np.ndarray  # (inputs + 1,) number of the first row of every input
+    places: list[list[tuple[int, int]]]  # by input: (token, row); empty where a row is a sentence
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        item: dict[str, Any] = {**self.tokens[number], "number": number}
+        if self.words:
+            item["places"] = self.places[number]
+        return item
+
+    @property
+    def rows(self) -> int:
+        return int(self.starts[-1])
+
+    def collate(self, tokenizer: PreTrainedTokenizerBase, items: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
+        """A padded batch; `rows` is the row that each input, or each token, is answered for (-1: none)."""
+        padded = tokenizer.pad(
+            {name: [item[name] for item in items] for name in self.tokens.fields}, return_tensors="pt"
+        )
+        batch: dict[str, Tensor] = dict(padded)
+        batch["number"] = torch.tensor([item["number"] for item in items])
+        batch["rows"] = self._rows(batch, items) if self.words else batch["number"]
+        return batch
+
+    def _rows(self, batch: dict[str, Tensor], items: Sequence[dict[str, Any]]) -> Tensor:
+        rows = torch.full(batch["input_ids"].shape, -1)
+        first = batch["attention_mask"].argmax(1)  # the first real token, where padding is on the left
+        for line, item in enumerate(items):
+            for token, row in item["places"]:
+                rows[line, first[line] + token] = row
+        return rows
+
+
+def inputs_of(loaded: LoadedModel, data: Data, max_length: int) -> Inputs:
+    words = isinstance(data, TaggedSentences)
+    if isinstance(data, TaggedSentences):
+        starts = np.concatenate([[0], np.cumsum([len(words) for words in data.words])]).astype(np.int64)
+        data = replace(data, tags=tuple((0,) * len(words) for words in data.words))  # words without a tag are asked too
+    else:
+        starts = np.arange(len(data) + 1)
+    tokens, [view] = tokenise(loaded.tokenizer, data, [(data, "token" if words else "cls")], max_length)
+    places: list[list[tuple[int, int]]] = [[] for _ in range(len(data))] if words else []
+    if words:
+        for number, word, token in zip(view.inputs, view.words, view.starts, strict=True):
+            places[number].append((int(token), int(starts[number] + word)))
+    return Inputs(tokens, words, starts, places)
+
+
+def labels_of(data: Data) -> np.ndarray:
+    """What is right in every row, NaN where nobody knows."""
+    if isinstance(data, TaggedSentences):
+        flat = np.array([tag for tags in data.tags for tag in tags], np.float64)
+        return np.where(flat < 0, np.nan, flat)
+    return np.array(data.labels, np.float64)

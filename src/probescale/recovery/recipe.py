@@ -1,0 +1,31 @@
+"""A recipe in words: it stands in every result, and is the same for all rows of a comparison."""
+
+from __future__ import annotations
+
+from probescale.config import RecoveryConfig
+
+
+def described(recipe: RecoveryConfig, labelled: int, unlabelled: int, seed: int) -> str:
+    parts = [
+        f"fine-tuning on {labelled:,} examples, epochs {recipe.epochs}, AdamW, learning rate {recipe.learning_rate:g}, "
+        f"batch size {recipe.batch_size}, warm-up {recipe.warmup:g}, weight decay {recipe.weight_decay:g}",
+        *([] if recipe.dropout is None else [f"dropout {recipe.dropout:g}"]),
+        *([] if recipe.layer_decay == 1 else [f"layer-wise decay {recipe.layer_decay:g}"]),
+        *([f"best epoch on {recipe.validation:.0%} of them"] if recipe.validation else []),
+        *(_taught(recipe, unlabelled) if recipe.distil else []),
+        f"seed {seed}",
+    ]
+    return ", ".join(parts)
+
+
+def _taught(recipe: RecoveryConfig, unlabelled: int) -> list[str]:
+    """What only the subnetworks have: the original is their teacher."""
+    parts = [f"subnetworks distilled from the fine-tuned original (temperature {recipe.temperature:g}, "
+             f"{recipe.soft:.0%} of the loss where there is a label)"]  # fmt: skip
+    if unlabelled:
+        parts.append(f"also on {unlabelled:,} unlabelled texts that it answered")
+    if recipe.states:
+        parts.append(f"its states matched with weight {recipe.states:g}")
+    if recipe.healing:
+        parts.append(f"after {recipe.healing} epochs on its states alone")
+    return parts

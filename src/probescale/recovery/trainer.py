@@ -1,0 +1,136 @@
+"""transformers' Trainer with our objective: under `accelerate launch` or torchrun it spans devices and machines."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+
+from probescale.config import RecoveryConfig
+from probescale.models.loading import LoadedModel
+from probescale.models.precision import usable_precision
+from probescale.recovery.objective import Objective
+from probescale.recovery.predict import rows_of
+from probescale.recovery.states import means
+
+
+class RecoveryTrainer(Trainer):
+    """Labels, and a teacher's answers and states, are looked up by the number of a row."""
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        data: Dataset[dict[str, Any]],
+        collate: Callable[..., dict[str, Tensor]],
+        objective: Objective,
+        seen: list[Tensor],  # states of the last pass, where the objective asks for them
+        arguments: TrainingArguments,
+        layer_decay: float,
+    ) -> None:
+        self.loaded, self.objective, self.seen, self.layer_decay = loaded, objective, seen, layer_decay
+        super().__init__(
+            model=loaded.model,
+            args=arguments,
+            train_dataset=data,
+            data_collator=partial(collate, loaded.tokenizer),
+        )
+        self.remove_callback(PrinterCallback)
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Tensor | tuple[Tensor, Any]:
+        fields = {name: tensor for name, tensor in inputs.items() if name not in ("rows", "number")}
+        outputs = model(**fields)
+        objective = self.objective
+        loss = objective.answer_weight * objective.loss(*rows_of(self.loaded.family, outputs.logits, inputs))
+        if objective.states is not None:
+            found = means(self.seen, inputs["attention_mask"])
+            loss = loss + objective.state_weight * objective.state_loss(found, inputs["number"])
+        return (loss, outputs) if return_outputs else loss
+
+    def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:  # noqa: ANN401 - as the trainer has it
+        """Lower layers can learn more slowly: they are shared by all tasks, and change least."""
+        if self.layer_decay < 1 and self.optimizer is None:
+            chosen, options = self.get_optimizer_cls_and_kwargs(self.args, self.loaded.model)
+            self.optimizer = chosen(self._groups(options["lr"]), **options)
+        return super().create_optimizer(model)
+
+    def _groups(self, rate: float) -> list[dict[str, Any]]:
+        blocks = list(self.loaded.family.layers(self.loaded.model))
+        depth = {id(p): n for n, block in enumerate(blocks, 1) for p in block.parameters()}
+        embedded = {id(p) for p in self.loaded.model.get_input_embeddings().parameters()}
+        decayed = set(self.get_decay_parameter_names(self.loaded.model))
+        groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
+        for name, parameter in self.loaded.model.named_parameters():
+            level = 0 if id(parameter) in embedded else depth.get(id(parameter), len(blocks) + 1)
+            groups.setdefault((level, name in decayed), []).append(parameter)
+        return [
+            {
+                "params": parameters,
+                "lr": rate * self.layer_decay ** (len(blocks) + 1 - level),
+                "weight_decay": self.args.weight_decay if decays else 0.0,
+            }
+            for (level, decays), parameters in groups.items()
+        ]
+
+
+def arguments_of(recipe: RecoveryConfig, scratch: str, seed: int) -> TrainingArguments:
+    precision = usable_precision(recipe.precision)
+    return TrainingArguments(
+        output_dir=scratch,
+        num_train_epochs=recipe.epochs,
+        learning_rate=recipe.learning_rate,
+        per_device_train_batch_size=recipe.batch_size,
+        warmup_steps=recipe.warmup,  # below 1: a share of all steps
+        weight_decay=recipe.weight_decay,
+        bf16=precision == "bfloat16",
+        fp16=precision == "float16",
+        average_tokens_across_devices=False,  # with it, two processes would double the loss
+        train_sampling_strategy="group_by_length",
+        save_strategy="no",
+        logging_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        remove_unused_columns=False,
+        dataloader_pin_memory=torch.cuda.is_available(),
+        seed=seed,
+    )
+
+
+class Bar(TrainerCallback):
+    def __init__(self, advance: Callable[[int], None]) -> None:
+        self.advance = advance
+
+    def on_step_end(self, *_: object, **__: object) -> None:
+        self.advance(1)
+
+
+class EarlyStop(TrainerCallback):
+    """After every epoch: is it still getting better? The best state is put back at the end."""
+
+    def __init__(self, model: nn.Module, loss: Callable[[], float], patience: int) -> None:
+        self.model, self.loss, self.patience = model, loss, patience
+        self.best, self.since, self.kept = float("inf"), 0, dict[str, Tensor]()
+
+    def on_epoch_end(self, args: object, state: object, control: Any, **_: object) -> None:  # noqa: ANN401
+        self.model.eval()
+        found = self.loss()
+        self.model.train()
+        self.since += 1
+        if found < self.best:
+            self.best, self.since, self.kept = found, 0, copy.deepcopy(self.model.state_dict())
+        control.should_training_stop = self.since >= self.patience
+
+    def on_train_end(self, *_: object, **__: object) -> None:
+        if self.kept:
+            self.model.load_state_dict(self.kept)

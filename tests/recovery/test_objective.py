@@ -1,0 +1,77 @@
+"""What a loss counts: labels, a teacher's answers, or both, each where it is known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from probescale.recovery.objective import Objective
+
+NAN = math.nan
+LOGITS = torch.tensor([[2.0, -1.0], [0.5, 0.0], [-3.0, 1.0]])
+ANSWERS = torch.tensor([[1.0, 0.0], [0.0, 4.0], [-1.0, 1.0]])
+ROWS = torch.arange(3)
+
+
+def kl(logits, answers, temperature=1.0):
+    wanted = (answers / temperature).softmax(-1)
+    own = (logits / temperature).log_softmax(-1)
+    return (wanted * (wanted.log() - own)).sum(-1) * temperature**2
+
+
+def test_labels_alone_are_cross_entropy():
+    objective = Objective(torch.tensor([0.0, 1.0, 1.0]))
+    assert objective.loss(LOGITS, ROWS).item() == pytest.approx(
+        functional.cross_entropy(LOGITS, torch.tensor([0, 1, 1])).item()
+    )
+
+
+def test_rows_without_a_label_do_not_count():
+    objective = Objective(torch.tensor([0.0, NAN, 1.0]))
+    expected = functional.cross_entropy(LOGITS[[0, 2]], torch.tensor([0, 1])).item()
+    assert objective.loss(LOGITS, ROWS).item() == pytest.approx(expected)
+    assert objective.loss(LOGITS[1:2], ROWS[1:2]).item() == 0  # not NaN: a batch may have none
+
+
+@pytest.mark.parametrize("soft", [0.0, 0.3, 1.0])
+def test_a_label_and_an_answer_share_the_loss_and_an_answer_alone_takes_all(soft):
+    objective = Objective(torch.tensor([0.0, NAN, NAN]), answers=ANSWERS, soft=soft, temperature=2.0)
+    apart = kl(LOGITS, ANSWERS, 2.0)
+    first = (1 - soft) * functional.cross_entropy(LOGITS[:1], torch.tensor([0])) + soft * apart[0]
+    assert objective.loss(LOGITS, ROWS).item() == pytest.approx(((first + apart[1] + apart[2]) / 3).item(), rel=1e-5)
+
+
+def test_a_word_that_the_teacher_did_not_see_learns_from_its_label():
+    answers = ANSWERS.clone()
+    answers[1:] = NAN
+    objective = Objective(torch.tensor([NAN, 1.0, NAN]), answers=answers, soft=1.0)
+    expected = (kl(LOGITS, ANSWERS)[0] + functional.cross_entropy(LOGITS[1:2], torch.tensor([1]))) / 2
+    assert objective.loss(LOGITS, ROWS).item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_the_right_answer_costs_nothing():
+    assert Objective(torch.full((3,), NAN), answers=ANSWERS).loss(ANSWERS, ROWS).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_quantities_are_squared_distances():
+    objective = Objective(torch.tensor([1.0, NAN]), quantity=True, answers=torch.tensor([[3.0], [5.0]]), soft=0.5)
+    logits = torch.tensor([[2.0], [2.0]])
+    assert objective.loss(logits, torch.arange(2)).item() == pytest.approx((0.5 * 1 + 0.5 * 1 + 9) / 2)
+
+
+def test_rows_are_looked_up_by_number():
+    objective = Objective(torch.tensor([0.0, 1.0, 1.0]))
+    assert objective.loss(LOGITS[[2, 0]], torch.tensor([2, 0])).item() == pytest.approx(
+        functional.cross_entropy(LOGITS[[2, 0]], torch.tensor([1, 0])).item()
+    )
+
+
+def test_states_are_compared_by_share_of_their_length():
+    wanted = torch.tensor([[[3.0, 4.0]], [[0.0, 2.0]]])  # (inputs, layers, hidden)
+    objective = Objective(torch.zeros(2), states=wanted)
+    found = torch.tensor([[[0.0, 2.0]], [[3.0, 4.0]]])
+    assert objective.state_loss(found, torch.tensor([1, 0])).item() == 0
+    assert objective.state_loss(found, torch.tensor([0, 1])).item() == pytest.approx((13 / 25 + 13 / 4) / 2)
