@@ -65,21 +65,25 @@ def test_a_small_twin_runs(path, model_folder, tmp_path):
 
 
 def _data(folder: Path, *, paired: bool) -> dict[str, object]:
-    rows = labelled_rows(120)
+    rows = labelled_rows(240)
     names = {"label": "label", "text": "text", **({"pair": "pair"} if paired else {})}
-    for part, some in (("train", rows[:80]), ("dev", rows[80:])):
+    for part, some in (("train", rows[:200]), ("dev", rows[200:])):
         lines = ["\t".join(names.values())]
         labels = ("entailment", "not_entailment") if paired else ("negative", "positive")
-        for text, label in some:
-            cells = [labels[label == "positive"], text, *([f"it was {label}"] if paired else [])]
+        for number, (text, label) in enumerate(some):
+            right = (label == "positive") ^ (number * number % 7 < 3)  # too hard: scores of layers differ
+            cells = [labels[right], text, *([f"it was {label}"] if paired else [])]
             lines.append("\t".join(cells))
         (folder / f"{part}.tsv").write_text("\n".join(lines) + "\n")
     return {part: {"source": str(folder / f"{part}.tsv"), **names} for part in ("train", "dev")}
 
 
 def _tags(path: Path) -> Path:
+    """Tags that lie in the word two places before: layers differ in what they know of it."""
     words = [text.split() for text, _ in labelled_rows(60, seed=3)]
-    kinds = {".": "PUNCT", "the": "DET", "and": "CONJ", "was": "VERB"}
-    sentences = ["\n".join(f"{word}\t{kinds.get(word, 'WORD')}" for word in sentence) for sentence in words]
+    sentences = []
+    for sentence in words:
+        tags = ["A" if n > 1 and len(sentence[n - 2]) % 2 else "B" for n in range(len(sentence))]
+        sentences.append("\n".join(f"{word}\t{tag}" for word, tag in zip(sentence, tags, strict=True)))
     path.write_text("\n\n".join(sentences) + "\n")
     return path

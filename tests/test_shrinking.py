@@ -76,8 +76,11 @@ def test_auto_meets_a_budget_that_layers_alone_cannot(model_folder, task_files, 
 
 
 def test_nothing_is_small_enough(model_folder, task_files, tmp_path):
-    config = settings(model_folder, task_files, shrink="auto", selection={"budget": 9000})
-    with pytest.raises(UserError, match=r"9000|9,000"):
+    with pytest.raises(Problems, match=r"500 parameters") as caught:
+        settings(model_folder, task_files, shrink="auto", selection={"budget": 500})
+    assert "shrink: auto" not in str(caught.value), "it is there already"
+    config = settings(model_folder, task_files, shrink="auto", selection={"budget": 3000})
+    with pytest.raises(UserError, match=r"3,000 parameters"):  # shows when the texts are read
         run(config, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "out.partial").exists()

@@ -196,7 +196,8 @@ def check_budget(config: RunConfig, classes: int) -> None:
     head = HEAD_FOR[config.task.kind]
     parameters = count_from_config(model, family, classes, head)
     if config.shrink.asked:  # how small the embeddings get shows when the texts are read
-        parameters = parameters.model_copy(update={"embeddings": 0, "original": parameters})
+        layers = parameters.layers if config.shrink.units == "all" else (1,) * len(parameters.layers)
+        parameters = parameters.model_copy(update={"embeddings": 0, "layers": layers, "original": parameters})
     chosen = config.selection
     budget = parse_budget(chosen.budget, chosen.k)
     timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))

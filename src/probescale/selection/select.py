@@ -237,12 +237,14 @@ def _nothing_fits(
             continue
         percent = math.ceil(1000 * least / cost.total) / 10
         hint = f"the smallest budget is {_amount(least, limit.unit)} ({percent}% of {_amount(cost.total, limit.unit)})"
-        if cost.fixed > most and limit.unit in ("parameters", "megabytes"):
+        beside = limit.unit in ("parameters", "megabytes")
+        if cost.fixed > most and beside:
             hint += (
                 f". Without any layer there are {_amount(cost.fixed, limit.unit)}, "
-                f"{_amount(cost.fixed - most, limit.unit)} too many: only a smaller vocabulary or narrower embeddings "
-                "help: add `shrink: auto`"
+                f"{_amount(cost.fixed - most, limit.unit)} too many"
             )
+        if beside and cost.original is None:
+            hint += ". A smaller vocabulary or narrower embeddings would help: `shrink: auto` in a run's settings"
         return UserError(
             f"{limit.text} allows {_amount(most, limit.unit)}; one layer, the embeddings and the head already have "
             f"{_amount(least, limit.unit)}",
