@@ -1,8 +1,7 @@
 """Two to ten times smaller, embeddings counted: what is kept, and what each part of the method brings.
 
-    python benchmarks/compression.py                 everything that is not known yet, then docs/compression.md's tables
+    python benchmarks/compression.py                 everything that is not known yet
     python benchmarks/compression.py sst2-gte        one study
-    python benchmarks/compression.py --tables        only the tables, from what is known
 
 Needs ../shared (data, gte-small) and `make real-weights`. Hours on two cores; it can be stopped at any time and goes on
 from there: benchmarks/compressed.jsonl has a line for every training. What teachers answered, and how budgets were
@@ -26,7 +25,6 @@ from training import SHARED, TASKS, WORKERS
 ROOT = Path(__file__).parents[1]
 MEASURED = Path(__file__).with_name("compressed.jsonl")
 WORK = ROOT / ".cache" / "compression"
-PAGE = ROOT / "docs" / "compression.md"
 LABELLED, UNLABELLED, COPIES = 3000, {"sst2": 24_000, "qnli": 3_700}, {"sst2": 0, "qnli": 2}
 RECIPE = {"epochs": 3, "learning_rate": 2e-4, "batch_size": 32, "dropout": 0.0}
 BASELINES = ("bottom_k", "top_k", "uniform_k", "block_influence")
@@ -117,7 +115,7 @@ def _ready(name: str, seed: int) -> tuple[Any, Any]:
 
 def chosen(name: str, ratio: str, strategy: str) -> tuple[Any, tuple[int, ...]]:
     """How the first seed's data split the budget, the same for all strategies, and which layers a strategy keeps."""
-    from probescale.pipeline import _selections, _split, scores_of, shrinker_of
+    from probescale.pipeline import scores_of, selections, shrinker_of, split_of
     from probescale.splitting import options, smallest
 
     task, loaded = _ready(name, 0)
@@ -127,8 +125,8 @@ def chosen(name: str, ratio: str, strategy: str) -> tuple[Any, tuple[int, ...]]:
     shrinker = shrinker_of(loaded, task, config)
     ways = options(shrinker, config.shrink)
     scores = scores_of(folder, loaded, task, config, {"seed": 0}, smallest(shrinker, ways))
-    shrink = _split(folder / f"split-{ratio}.json", shrinker, ways, scores, task, config, {})
-    found = {one.strategy: one.kept for one in _selections(scores, shrinker.parameters(shrink), config, {}, {})}
+    shrink = split_of(folder / f"split-{ratio}.json", shrinker, ways, scores, task, config, {})
+    found = {one.strategy: one.kept for one in selections(scores, shrinker.parameters(shrink), config, {}, {})}
     return shrink, found[strategy]
 
 
@@ -195,10 +193,8 @@ def train_all(jobs: list[Job]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], default=[])
-    parser.add_argument("--tables", action="store_true", help="train nothing")
     asked = parser.parse_args()
-    if not asked.tables:
-        train_all([job for name in asked.studies or STUDIES for job in jobs_of(name)])
+    train_all([job for name in asked.studies or STUDIES for job in jobs_of(name)])
 
 
 if __name__ == "__main__":

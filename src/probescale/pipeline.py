@@ -52,8 +52,8 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
         room = smallest(shrinker, ways)
         most_layers(loaded.layers, room, config, costs)  # a budget that nothing meets shows before the work
         scores = scores_of(work, loaded, task, config, made, room)
-        shrink = _split(work / "split.json", shrinker, ways, scores, task, config, costs)
-        chosen, *others = _selections(scores, shrinker.parameters(shrink), config, costs, made)
+        shrink = split_of(work / "split.json", shrinker, ways, scores, task, config, costs)
+        chosen, *others = selections(scores, shrinker.parameters(shrink), config, costs, made)
 
         measurer = Measurer(work, shrinker, shrink, task, config)
         original = measurer.measure("original", measurer.original)
@@ -136,7 +136,7 @@ def scores_of(
     return load_scores(path)
 
 
-def _selections(
+def selections(
     scores: ProbeScores, parameters: Parameters, config: RunConfig, costs: dict[Unit, Cost], made: dict[str, Any]
 ) -> list[Selection]:
     budget = parse_budget(config.selection.budget, config.selection.k)
@@ -146,7 +146,7 @@ def _selections(
     ]
 
 
-def _split(
+def split_of(
     path: Path,
     shrinker: Shrinker,
     ways: list[Shrink],

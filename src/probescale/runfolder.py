@@ -45,7 +45,8 @@ def work_folder(out: Path, config: RunConfig, made: dict[str, Any], **asked: obj
         shutil.rmtree(work)  # nothing here is worth going on with
         raise
     for inner in ("measured", "teacher"):
-        shutil.rmtree(work / inner, ignore_errors=True)
+        if (work / inner).exists():
+            shutil.rmtree(work / inner)
     mark.unlink()
     if out.exists():
         shutil.rmtree(out)

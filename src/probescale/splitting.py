@@ -7,7 +7,7 @@ less the losses of its parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 
 from probescale.config import RunConfig, ShrinkConfig
@@ -109,10 +109,10 @@ def _sizes(one: tuple[Shrink, Subset]) -> tuple[float, ...]:
     return len(kept), *(whole if part is None else part for part in (way.vocabulary, way.rank, way.units))
 
 
-def _alone(ways: Sequence[Shrink] | object) -> list[Shrink]:
+def _alone(ways: Iterable[Shrink]) -> list[Shrink]:
     """The parts of these ways, each on its own."""
     found: dict[Shrink, None] = {}
-    for way in ways:  # type: ignore[union-attr]
+    for way in ways:
         for part, value in way.model_dump().items():
             if value is not None:
                 found[Shrink(**{part: value})] = None
