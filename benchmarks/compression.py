@@ -2,6 +2,7 @@
 
     python benchmarks/compression.py                 everything that is not known yet
     python benchmarks/compression.py sst2-gte        one study
+    python benchmarks/compression.py --tables        only docs/compression.md's tables, from what is known
 
 Needs ../shared (data, gte-small) and `make real-weights`. Hours on two cores; it can be stopped at any time and goes on
 from there: benchmarks/compressed.jsonl has a line for every training. What teachers answered, and how budgets were
@@ -15,17 +16,19 @@ import json
 import multiprocessing
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from pages import write_tables
 from training import SHARED, TASKS, WORKERS
 
 ROOT = Path(__file__).parents[1]
 MEASURED = Path(__file__).with_name("compressed.jsonl")
 WORK = ROOT / ".cache" / "compression"
-LABELLED, UNLABELLED, COPIES = 3000, {"sst2": 24_000, "qnli": 3_700}, {"sst2": 0, "qnli": 2}
+LABELLED, UNLABELLED, COPIES = 3000, {"sst2": 24_000, "qnli": 3_700}, {"sst2": 0, "qnli": 1}
 RECIPE = {"epochs": 3, "learning_rate": 2e-4, "batch_size": 32, "dropout": 0.0}
 BASELINES = ("bottom_k", "top_k", "uniform_k", "block_influence")
 MAX_LENGTH = 128
@@ -62,7 +65,7 @@ class Job:
     ratio: str  # "1x": the original
     strategy: str = "stitched"
     distil: bool = True
-    shrink: str = "auto"
+    shrink: bool = True  # without: the same layers, with the embeddings and units that they came with
 
 
 def jobs_of(name: str) -> Iterator[Job]:
@@ -77,6 +80,7 @@ def jobs_of(name: str) -> Iterator[Job]:
                 yield from (Job(name, seed, ratio, strategy) for strategy in BASELINES)
             if ratio == "5x":
                 yield Job(name, seed, ratio, distil=False)
+                yield Job(name, seed, ratio, shrink=False)
 
 
 def config_of(study: Study, seed: int, ratio: str, strategy: str, *, distil: bool) -> Any:  # noqa: ANN401
@@ -141,6 +145,7 @@ def train(job: Job) -> dict[str, Any]:
     task, loaded = _ready(job.study, job.seed)
     config = config_of(STUDIES[job.study], job.seed, job.ratio, job.strategy, distil=job.distil or job.ratio == "1x")
     shrink, kept = (Shrink(), tuple(range(1, loaded.layers + 1))) if job.ratio == "1x" else plan_of(job)
+    shrink = shrink if job.shrink else Shrink()
     work = WORK / job.study / f"seed-{job.seed}"  # the teacher's answers stand here
     started = time.perf_counter()
     measurer = Measurer(work, shrinker_of(loaded, task, config), shrink, task, config)
@@ -193,8 +198,62 @@ def train_all(jobs: list[Job]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], default=[])
+    parser.add_argument("--tables", action="store_true", help="train nothing")
     asked = parser.parse_args()
-    train_all([job for name in asked.studies or STUDIES for job in jobs_of(name)])
+    if not asked.tables:
+        train_all([job for name in asked.studies or STUDIES for job in jobs_of(name)])
+    write_tables("compression.md", "compression.py", tables())
+
+
+def tables() -> str:
+    found = known()
+    done = [name for name in STUDIES if any(job.study == name for job in found)]
+    small = [name for name in done if not STUDIES[name].ratios]
+    return "\n\n".join(
+        table(name, found, beside=[other for other in small if STUDIES[other].task == STUDIES[name].task])
+        for name in done
+        if name not in small
+    )
+
+
+def table(name: str, found: dict[Job, dict[str, Any]], beside: list[str]) -> str:
+    """One row a model: what it is made of, how large it is, what it is right about, and how much of the original's."""
+    from probescale.subsets import name_of
+
+    rows: dict[Job, list[dict[str, Any]]] = {}
+    for other in (name, *beside):
+        for job in dict.fromkeys(jobs_of(other)):
+            if job in found:
+                rows.setdefault(replace(job, seed=0), []).append(found[job])
+    whole = rows.get(Job(name, 0, "1x"))
+    if whole is None:
+        return ""
+    lines = ["| model | layers | beside them | parameters | smaller | accuracy | kept |", "|" + " --- |" * 7]
+    for job, several in sorted(rows.items(), key=lambda row: _order(row[0], row[1])):
+        one, right = several[0], [100 * each["accuracy"] for each in several]
+        seeds = ", ".join(f"{each:.1f}" for each in right)
+        kept = np.mean(right) / np.mean([each["accuracy"] for each in whole])
+        lines.append(
+            f"| {_title(job)} | {name_of(tuple(one['kept']))} | {one['shrink']} | {one['params'] / 1e6:.2f}M | "
+            f"{whole[0]['params'] / one['params']:.1f}x | {np.mean(right):.2f} ({seeds}) | {kept:.1f} % |"
+        )
+    study = STUDIES[name]
+    return f"### {study.task}, {study.model}\n\n" + "\n".join(lines)
+
+
+def _order(job: Job, several: list[dict[str, Any]]) -> tuple[Any, ...]:
+    """By size as asked for, ours first, then the others by what they are right about."""
+    wanted = 1.0 if job.ratio == "1x" else float(job.ratio.removesuffix("x"))
+    own = job.strategy == "stitched"
+    return wanted, not (own and job.distil and job.shrink), own, -np.mean([each["accuracy"] for each in several])
+
+
+def _title(job: Job) -> str:
+    if job.ratio == "1x":
+        return f"{STUDIES[job.study].model}, fine-tuned"
+    without = [name for name, there in (("distillation", job.distil), ("shrinking", job.shrink)) if not there]
+    ours = f"ProbeScale {job.ratio}" if job.strategy == "stitched" else f"{job.strategy} {job.ratio}"
+    return f"{ours} without {' or '.join(without)}" if without else f"**{ours}**" if ours[0] == "P" else ours
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pages import write_tables
 from training import DEV, LAYERS, MODEL, TASKS, TRAIN, Job, Kept, data, measured, train_all
 
 KS = (2, 4, 6)
@@ -24,7 +25,6 @@ SEEDS = (0, 1)
 RANDOM_DRAWS = 2
 SETTINGS = {"k": max(KS), "sample": 750, "passes": 20}
 EVIDENCE = Path(__file__).with_name("evidence")
-PAGE = Path(__file__).parents[1] / "docs" / "selection.md"
 
 
 def main() -> None:
@@ -36,7 +36,7 @@ def main() -> None:
     jobs = [job for task in tasks for job in jobs_of(task)] if not asked.tables else []
     if jobs:
         train_all(jobs)
-    write_tables()
+    write_tables("selection.md", "selection.py", tables())
 
 
 def evidence_path(task: str) -> Path:
@@ -261,13 +261,6 @@ def law_table(tasks: list[str]) -> str:
                 f"{law.exponent:.2f} | {shown} |"
             )
     return "### Scaling law\n\n" + "\n".join(lines)
-
-
-def write_tables() -> None:
-    begin, end = "<!-- made by benchmarks/selection.py -->", "<!-- end of what is made -->"
-    text = PAGE.read_text()
-    before, after = text.split(begin)[0], text.split(end)[1]
-    PAGE.write_text(f"{before}{begin}\n\n{tables()}\n\n{end}{after}")
 
 
 if __name__ == "__main__":

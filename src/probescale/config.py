@@ -309,7 +309,10 @@ class RecoveryConfig(Section):
         default=0, ge=0, le=10**4, description="Epochs before that in which only the teacher's states are learnt."
     )
     augment: Int = Field(
-        default=0, ge=0, le=1000, description="Changed copies of every training text that the teacher answers as well."
+        default=0,
+        ge=0,
+        le=1000,
+        description="Changed copies of every text, labelled or not, that the teacher answers as well.",
     )
 
 

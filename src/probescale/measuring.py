@@ -35,9 +35,10 @@ class Measurer:
         self.work, self.shrinker, self.shrink, self.task, self.config = work, shrinker, shrink, task, config
         self.loaded, self.parameters = shrinker.loaded, shrinker.parameters(shrink)
         self.held: tuple[Subset, LoadedModel] | None = None
-        copies = config.recovery.augment
-        changed = changed_copies(task.train, copies, config.seed) if copies else None
-        self.unlabelled = joined(changed, task.unlabelled) if changed else task.unlabelled
+        self.unlabelled = task.unlabelled
+        if copies := config.recovery.augment:
+            changed = changed_copies(joined(task.train, task.unlabelled), copies, config.seed)
+            self.unlabelled = joined(changed, task.unlabelled)
 
     @property
     def recipe(self) -> str:

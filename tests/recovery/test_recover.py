@@ -185,6 +185,19 @@ def test_changed_copies_are_other_texts_of_the_same_words():
     assert sum(text in TRAIN.texts for text in copies.texts) < 16
 
 
+def test_copies_of_pairs_get_second_texts_that_share_words_with_the_first():
+    things = [f"thing{number}" for number in range(12)]
+    texts = tuple(f"what is {thing} ?" for thing in things for _ in range(5))
+    pairs = tuple(f"{thing} is number {n}" for thing in things for n in range(5))
+    copies = changed_copies(replace(TRAIN, texts=texts, pairs=pairs, labels=(0,) * 60), 2, seed=0)
+    assert copies.pairs is not None
+    made = list(zip(copies.texts, copies.pairs, strict=True))
+    exchanged = [(text, pair) for text, pair in made if text in texts and pair in pairs]
+    assert 40 < len(exchanged) < 90
+    assert all(text.split()[2] == pair.split()[0] for text, pair in exchanged)
+    assert any(pair != pairs[texts.index(text)] for text, pair in exchanged)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="about a machine without a GPU")
 def test_a_precision_that_the_machine_lacks_is_not_used():
     assert usable_precision("auto") == usable_precision("float32") == usable_precision("float16") == "float32"

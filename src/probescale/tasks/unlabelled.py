@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gzip
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.neighbors import NearestNeighbors
 
 from probescale.config import UnlabelledConfig
 from probescale.errors import UserError
@@ -14,7 +17,9 @@ from probescale.sources import local_path
 from probescale.tasks.data import Data, Examples, TaggedSentences, without_repeats
 from probescale.tasks.readers import read_columns
 
-DROPPED, REPLACED, SWAPPED = 0.1, 0.15, 0.15  # shares of the words, and of the second texts
+DROPPED, REPLACED = 0.1, 0.15  # shares of the words
+EXCHANGED = 0.5  # share of the copies of pairs that get another second text instead
+NEAR, POOL = 5, 20_000  # it is one of the nearest, among at most so many
 
 
 def load_unlabelled(config: UnlabelledConfig, train: Data, dev: Data, seed: int, *, field: str) -> Data:
@@ -28,20 +33,33 @@ def load_unlabelled(config: UnlabelledConfig, train: Data, dev: Data, seed: int,
     return found
 
 
-def changed_copies(train: Data, copies: int, seed: int) -> Data:
-    """Every training text so many times, with words dropped and replaced by other words of the training texts.
+def changed_copies(data: Data, copies: int, seed: int) -> Data:
+    """Every text so many times, with words dropped and replaced by other words of these texts.
 
-    Second texts are also exchanged for those of other rows. Nobody labels these copies: the teacher answers them.
+    Half of the copies of pairs keep their words and get another row's second text that shares words with the first:
+    what a model has to tell from the right one. Nobody labels the copies: the teacher answers them.
     """
     rng = random.Random(seed)
-    words = [word for text in train.texts for word in text.split()]
-    texts = tuple(_changed(text, words, rng) for _ in range(copies) for text in train.texts)
-    pairs = None
-    if train.pairs:
-        every = train.pairs
-        chosen = [rng.choice(every) if rng.random() < SWAPPED else pair for _ in range(copies) for pair in every]
-        pairs = tuple(_changed(pair, words, rng) for pair in chosen)
-    return _like(train, texts, pairs)
+    words = [word for text in data.texts for word in text.split()]
+    if data.pairs is None:
+        return _like(data, tuple(_changed(text, words, rng) for _ in range(copies) for text in data.texts), None)
+    pool = rng.sample(data.pairs, min(POOL, len(data.pairs)))
+    made = [
+        (text, rng.choice([pool[one] for one in near]))
+        if rng.random() < EXCHANGED
+        else (_changed(text, words, rng), _changed(pair, words, rng))
+        for _ in range(copies)
+        for text, pair, near in zip(data.texts, data.pairs, _nearest(data.texts, pool), strict=True)
+    ]
+    texts, pairs = zip(*made, strict=True)
+    return _like(data, texts, pairs)
+
+
+def _nearest(texts: Sequence[str], pool: Sequence[str]) -> list[list[int]]:
+    """For every text those of the pool that share most words with it, rare words first."""
+    vectors = TfidfVectorizer(token_pattern=r"\S+").fit([*texts, *pool])
+    search = NearestNeighbors(n_neighbors=min(NEAR, len(pool)), metric="cosine").fit(vectors.transform(pool))
+    return search.kneighbors(vectors.transform(texts), return_distance=False).tolist()
 
 
 def _changed(text: str, words: list[str], rng: random.Random) -> str:
