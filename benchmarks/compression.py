@@ -178,21 +178,44 @@ def make_plans(jobs: list[Job]) -> None:
 
 def known() -> dict[Job, dict[str, Any]]:
     lines = MEASURED.read_text().splitlines() if MEASURED.exists() else []
-    fields = Job.__dataclass_fields__
-    return {Job(**{k: one[k] for k in fields}): one for one in map(json.loads, lines)}
+    return {_job(one): one for one in map(json.loads, lines)}
+
+
+def _job(found: dict[str, Any]) -> Job:
+    return Job(**{field: found[field] for field in Job.__dataclass_fields__})
 
 
 def train_all(jobs: list[Job]) -> None:
-    for stage in (True, False):  # teachers, then students
-        missing = [job for job in jobs if (job.ratio == "1x") == stage and job not in known()]
-        if not missing:
-            continue
-        make_plans(missing)
+    """Teachers, then students; strategies that keep the same layers are trained once."""
+    for stage in (True, False):
+        stored = known()
+        wanted = [job for job in jobs if (job.ratio == "1x") == stage]
+        make_plans([job for job in wanted if job not in stored])
+        done = {_what(job): found for job, found in stored.items() if job in wanted}
+        twins: dict[Any, list[Job]] = {}
+        for job in wanted:
+            if job not in stored:
+                twins.setdefault(_what(job), []).append(job)
+        missing = [several[0] for what, several in twins.items() if what not in done]
         print(f"{len(missing)} trainings to do", flush=True)
-        with multiprocessing.get_context("spawn").Pool(WORKERS) as pool, MEASURED.open("a") as lines:
+        with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+            for what, several in twins.items():
+                if what in done:
+                    _note(done[what], several)
             for found in pool.imap_unordered(train, missing):
-                print(json.dumps(found), file=lines, flush=True)
-                print(found, flush=True)
+                _note(found, twins[_what(_job(found))])
+
+
+def _what(job: Job) -> tuple[Any, ...]:
+    """What is really trained."""
+    return (job.study, job.seed, job.distil, job.shrink, *((None, None) if job.ratio == "1x" else plan_of(job)))
+
+
+def _note(found: dict[str, Any], jobs: list[Job]) -> None:
+    with MEASURED.open("a") as lines:
+        for job in jobs:
+            print(json.dumps(found | asdict(job)), file=lines, flush=True)
+    print(found, flush=True)
 
 
 def main() -> None:
