@@ -7,7 +7,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from probescale.checks import check, load_config
-from probescale.config import RunConfig, parse, read_yaml, set_value, to_yaml
+from probescale.config import RunConfig
+from probescale.configfile import parse, read_yaml, set_value, to_yaml
 from probescale.errors import Problems, UserError
 from probescale.tasks.builtin import builtin_tasks, fill_in
 

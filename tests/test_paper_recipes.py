@@ -9,7 +9,7 @@ from transformers import AutoConfig
 
 from conftest import labelled_rows
 from probescale.checks import check
-from probescale.config import parse, read_yaml
+from probescale.configfile import parse, read_yaml
 from probescale.models.counting import count_from_config
 from probescale.models.families import FAMILIES
 from probescale.pipeline import run

@@ -18,10 +18,8 @@ from probescale.config import (
     RunConfig,
     SelectionConfig,
     TaskConfig,
-    parse,
-    read_yaml,
-    set_value,
 )
+from probescale.configfile import parse, read_yaml, set_value
 from probescale.errors import Problems, UserError, lookup
 from probescale.selection.budget import parse_budget
 from probescale.selection.strategies import STRATEGIES

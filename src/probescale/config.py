@@ -1,4 +1,4 @@
-"""The run configuration: what a run does, as frozen data, from YAML and back.
+"""The run configuration: what a run does, as frozen data.
 
 Every field carries its help; docs/configuration.md is made from it. Names of tasks, strategies and metrics are checked
 by the rooms that own them (see checks.py), so that adding one needs no change here.
@@ -6,9 +6,6 @@ by the rooms that own them (see checks.py), so that adding one needs no change h
 
 from __future__ import annotations
 
-import io
-import os
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -18,14 +15,10 @@ from pydantic import (
     Field,
     Strict,
     StringConstraints,
-    ValidationError,
     model_validator,
 )
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from probescale.defaults import STRATEGY
-from probescale.errors import Problems, UserError, did_you_mean
 
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[\w.-]+$")]
 Int = Annotated[int, Strict()]  # true is not 1
@@ -362,103 +355,3 @@ class RunConfig(Section):
     seed: Int = Field(
         default=0, ge=0, lt=2**32, description="Draws the subsamples, the splits, the new head and the batch order."
     )
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    """The raw mapping of a YAML file; the error gives line and column."""
-    if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on names that are too long
-        raise UserError(f'"{path}" is not a file', field="CONFIG", hint="give a YAML file; configs/ has examples")
-    raw = _yaml_value(path.read_bytes(), str(path), field="CONFIG")
-    if not isinstance(raw, dict):
-        raise UserError(f"{path} holds no settings", field="CONFIG", hint="start from a file in configs/")
-    return raw
-
-
-def _yaml_value(text: str | bytes, name: str, *, field: str) -> Any:  # noqa: ANN401 - any YAML value
-    try:
-        return YAML(typ="safe").load(text)
-    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: such as a date that does not exist
-        raise UserError(f"{name} is not valid YAML: {' '.join(str(error).split())}", field=field) from error
-
-
-def to_yaml(config: BaseModel, *, only_set: bool = False) -> str:
-    """The configuration with all defaults filled in, or only what was set."""
-    text = io.StringIO()
-    yaml = YAML()
-    yaml.default_flow_style = False
-    yaml.dump(config.model_dump(mode="json", exclude_unset=only_set), text)
-    return text.getvalue()
-
-
-def set_value(raw: dict[str, Any], assignment: str) -> None:
-    """Apply one `dotted.key=value`; the value is read as YAML, a number steps into a list.
-
-    >>> raw = {"task": {"probes": [{"name": "pos"}]}}
-    >>> set_value(raw, "task.probes.0.weight=0.5"); raw
-    {'task': {'probes': [{'name': 'pos', 'weight': 0.5}]}}
-    """
-    key, equals, value = assignment.partition("=")
-    if not equals or not key:
-        raise UserError(f'"{assignment}" is not an assignment', field="--set", hint="write --set dotted.key=value")
-    *path, last = key.split(".")
-    found = _yaml_value(value, f'"{assignment}"', field="--set")
-    here: Any = raw
-    try:
-        for part in path:
-            here = here[int(part)] if isinstance(here, list) else here.setdefault(part, {})
-        here[int(last) if isinstance(here, list) else last] = found
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
-        raise UserError(
-            f'"{assignment}" cannot be applied: no such place in the configuration', field="--set"
-        ) from error
-
-
-def parse(raw: dict[str, Any]) -> RunConfig:
-    """Check everything at once; raise Problems with one line per fault."""
-    try:
-        return RunConfig.model_validate(raw)
-    except ValidationError as error:
-        raise Problems(problems_of(error, RunConfig)) from error
-
-
-def problems_of(error: ValidationError, model: type[BaseModel]) -> list[UserError]:
-    """pydantic's faults in our words."""
-    found = []
-    for fault in error.errors():
-        # Tagged unions put type names into the location; keep what the user wrote.
-        path = [
-            part
-            for part in fault["loc"]
-            if part not in ("str", "int", "float", "[key]", "function-before[_source_alone(), DataConfig]")
-        ]
-        field = ".".join(str(part) for part in path)
-        if fault["type"] == "extra_forbidden":
-            known = _fields_at(model, path[:-1])
-            hint = f"use one of: {', '.join(known)}" if known else ""
-            found.append(UserError(f"unknown key.{did_you_mean(str(path[-1]), known)}", field=field, hint=hint))
-        elif fault["type"] == "missing":
-            found.append(UserError("required, but missing", field=field))
-        else:
-            said = fault["msg"].removeprefix("Value error, ").replace("tuple", "list").replace("Tuple", "list")
-            value = fault["input"]
-            shown = f" (found {value!r})" if isinstance(value, (str, int, float, bool, type(None))) else ""
-            found.append(UserError(said[0].lower() + said[1:] + shown, field=field))
-    return list({problem.field + problem.message: problem for problem in found}.values())
-
-
-def _fields_at(model: type[BaseModel], path: list[Any]) -> list[str]:
-    """Field names of the section that a location points into."""
-    for part in path:
-        if isinstance(part, int):
-            continue
-        annotation = model.model_fields[part].annotation if part in model.model_fields else None
-        inner = [a for a in _flatten(annotation) if isinstance(a, type) and issubclass(a, BaseModel)]
-        if not inner:
-            return []
-        model = inner[0]
-    return list(model.model_fields)
-
-
-def _flatten(annotation: Any) -> list[Any]:  # noqa: ANN401 - typing constructs
-    parts = getattr(annotation, "__args__", ())
-    return [annotation, *(leaf for part in parts for leaf in _flatten(part))]

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from probescale.config import RunConfig, to_yaml
+from probescale.config import RunConfig
+from probescale.configfile import to_yaml
 from probescale.errors import ProofFailed, UserError
 from probescale.files import check_output_folder, write_text
 from probescale.progress import console

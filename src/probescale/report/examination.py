@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from transformers import PreTrainedModel
 
-from probescale.config import WORD_POOLINGS, parse, to_yaml
+from probescale.config import WORD_POOLINGS
+from probescale.configfile import parse, to_yaml
 from probescale.errors import UserError
 from probescale.files import Record, size_text
 from probescale.models.architecture import Architecture, read_architecture
