@@ -140,6 +140,7 @@ def train(job: Job) -> dict[str, Any]:
     from probescale.measuring import Measurer
     from probescale.models.shrink import Shrink
     from probescale.pipeline import shrinker_of
+    from probescale.recovery.predict import predict
 
     torch.set_num_threads(1)
     task, loaded = _ready(job.study, job.seed)
@@ -149,8 +150,9 @@ def train(job: Job) -> dict[str, Any]:
     work = WORK / job.study / f"seed-{job.seed}"  # the teacher's answers stand here
     started = time.perf_counter()
     measurer = Measurer(work, shrinker_of(loaded, task, config), shrink, task, config)
-    _, value, interval = measurer._train(str(job), kept, whole=job.ratio == "1x")
-    found = {"accuracy": round(value, 6), "interval": interval, "kept": kept, "shrink": str(shrink)}
+    model = measurer.train(str(job), kept, whole=job.ratio == "1x")
+    value = task.measure(task.gold, predict(model, task.dev, max_length=MAX_LENGTH))
+    found = {"accuracy": round(value, 6), "kept": kept, "made_smaller": str(shrink)}
     params = measurer.shrinker.whole.total if job.ratio == "1x" else measurer.parameters.of(kept)
     return asdict(job) | found | {"params": params, "seconds": round(time.perf_counter() - started, 1)}
 
@@ -257,7 +259,7 @@ def table(name: str, found: dict[Job, dict[str, Any]], beside: list[str]) -> str
         seeds = ", ".join(f"{each:.1f}" for each in right)
         kept = np.mean(right) / np.mean([each["accuracy"] for each in whole])
         lines.append(
-            f"| {_title(job)} | {name_of(tuple(one['kept']))} | {one['shrink']} | {one['params'] / 1e6:.2f}M | "
+            f"| {_title(job)} | {name_of(tuple(one['kept']))} | {one['made_smaller']} | {one['params'] / 1e6:.2f}M | "
             f"{whole[0]['params'] / one['params']:.1f}x | {np.mean(right):.2f} ({seeds}) | {kept:.1f} % |"
         )
     study = STUDIES[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -47,7 +48,7 @@ def bert_run(tmp_path_factory, model_folder, task_files):
 def test_what_a_run_writes(bert_run):
     out = bert_run[1]
     names = {"config.yaml", "scores.json", "selection.json", "model", "metrics.json", "report.md"}
-    names |= {"probes.svg", "probes.png"}
+    names |= {"probes.svg", "probes.png", "predictions.csv"}
     assert {p.name for p in out.iterdir()} == names
     assert not list(out.parent.glob("*.partial"))
 
@@ -65,6 +66,11 @@ def test_what_a_run_writes(bert_run):
     assert metrics["original"]["kept"] == [1, 2, 3, 4]
     assert metrics["subnetwork"]["kept"] == selection["kept"]
     assert metrics["retention"] == metrics["subnetwork"]["value"] / metrics["original"]["value"]
+    said = list(csv.DictReader((out / "predictions.csv").open()))
+    assert list(said[0]) == ["row", "right", "original", selection["strategy"], "top_k", "uniform_k"]
+    right = sum(row["right"] == row[selection["strategy"]] for row in said) / len(said)
+    assert right == metrics["subnetwork"]["value"]
+
     low, high = metrics["subnetwork"]["interval"]
     assert low <= metrics["subnetwork"]["value"] <= high
     assert metrics["original"]["value"] > 0.8, "the task can be learned by a tiny model"

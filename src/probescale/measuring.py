@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+
 from probescale.config import RunConfig
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
@@ -14,6 +16,7 @@ from probescale.models.proof import check_in_memory
 from probescale.models.shrink import Shrink, Shrinker
 from probescale.models.surgery import extract, record_of, save_model
 from probescale.progress import waiting
+from probescale.recovery.answers import load_answers, save_answers
 from probescale.recovery.predict import predict
 from probescale.recovery.recipe import described
 from probescale.recovery.recover import recover
@@ -25,14 +28,24 @@ from probescale.tasks.metrics import interval
 from probescale.tasks.task import Task
 from probescale.tasks.unlabelled import changed_copies, joined
 
+ANSWERS = ".answers.json"
 TEACHER = "teacher"  # what the fine-tuned original answered; in the run's folder while the run lasts
 
 
 class Measurer:
     """A subset that is asked for several times, or was measured before an interruption, is trained once."""
 
-    def __init__(self, work: Path, shrinker: Shrinker, shrink: Shrink, task: Task, config: RunConfig) -> None:
+    def __init__(
+        self,
+        work: Path,
+        shrinker: Shrinker,
+        shrink: Shrink,
+        task: Task,
+        config: RunConfig,
+        ground: Path | None = None,  # where the original stands, if runs share it
+    ) -> None:
         self.work, self.shrinker, self.shrink, self.task, self.config = work, shrinker, shrink, task, config
+        self.ground = ground or work
         self.loaded, self.parameters = shrinker.loaded, shrinker.parameters(shrink)
         self.held: tuple[Subset, LoadedModel] | None = None
         self.unlabelled = task.unlabelled
@@ -57,12 +70,16 @@ class Measurer:
         hold: Callable[[Measured], bool] = lambda _: False,
     ) -> Measured:
         """The figures of one subset; its model is held for `save` if that is wanted."""
-        whole = kept == self.original and (original is None or not self.shrink)
-        path = self.work / "measured" / ("original.json" if whole else f"{name_of(kept)}.json")
+        whole = self._is_whole(kept, original)
+        path = self._place(kept, whole=whole)
         if path.exists():
             return Measured.load(path)
         started = time.perf_counter()
-        model, value, spread = self._train(name, kept, whole=whole)
+        model = self.train(name, kept, whole=whole)
+        predicted = predict(model, self.task.dev, max_length=self.config.model.max_length, title=f"evaluating: {name}")
+        value = self.task.measure(self.task.gold, predicted)
+        with waiting("resampling"):
+            spread = interval(self.task.measure, self.task.gold, predicted, self.config.seed)
         against = value if original is None else original.value
         parameters = count_parameters(model.model, model.family)
         measured = Measured(
@@ -77,44 +94,55 @@ class Measurer:
         )
         if hold(measured):
             self.held = (kept, model)
+        save_answers(path.with_suffix(ANSWERS), predicted)
         measured.save(path)
         return measured
+
+    def answers(self, measured: Measured, original: Measured | None = None) -> np.ndarray:
+        """What a measured model said on dev."""
+        whole = self._is_whole(measured.kept, original)
+        return load_answers(self._place(measured.kept, whole=whole).with_suffix(ANSWERS))
+
+    def _is_whole(self, kept: Subset, original: Measured | None) -> bool:
+        return kept == self.original and (original is None or not self.shrink)
+
+    def _place(self, kept: Subset, *, whole: bool) -> Path:
+        folder = self.ground if whole else self.work
+        return folder / "measured" / ("original.json" if whole else f"{name_of(kept)}.json")
 
     def save(self, selection: Selection) -> None:
         """The selection's model becomes the run's; after an interruption it may have to be trained again."""
         folder, kept = self.work / "model", selection.kept
         if folder.exists():
             return
-        model = self.held[1] if self.held and self.held[0] == kept else self._train("the answer", kept)[0]
+        model = self.held[1] if self.held and self.held[0] == kept else self.train("the answer", kept)
         record = record_of(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
         record["params"] = count_parameters(model.model, model.family).total
         if self.shrink:
             record["shrink"] = self.shrink.model_dump(mode="json", exclude_none=True)
         save_model(model, record, folder)
 
-    def _train(self, name: str, kept: Subset, *, whole: bool = False) -> tuple[LoadedModel, float, tuple[float, float]]:
-        config, task, length = self.config, self.task, self.config.model.max_length
+    def train(self, name: str, kept: Subset, *, whole: bool = False) -> LoadedModel:
+        config = self.config
         model = extract(self.loaded, kept)
         wanted = parents_answers(self.loaded.model, self.loaded.family, kept)
         check_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
         if self.shrink and not whole:
             model = self.shrinker.apply(model, kept, self.shrink)
-        recipe, lessons = config.recovery, None if whole else self._lessons()
-        options = {"max_length": length, "seed": config.seed, "title": f"fine-tuning: {name}"}
-        recover(model, task.train, recipe, lessons=lessons, kept=kept, **options)
-        if whole and recipe.distil:
+        lessons = None if whole else self._lessons()
+        options = {"max_length": config.model.max_length, "seed": config.seed, "title": f"fine-tuning: {name}"}
+        recover(model, self.task.train, config.recovery, lessons=lessons, kept=kept, **options)
+        if whole and config.recovery.distil:
             self._teach(model)
-        predicted = predict(model, task.dev, max_length=length, title=f"evaluating: {name}")
-        with waiting("resampling"):
-            return model, task.measure(task.gold, predicted), interval(task.measure, task.gold, predicted, config.seed)
+        return model
 
     def _teach(self, teacher: LoadedModel) -> None:
         recipe, options = self.config.recovery, {"max_length": self.config.model.max_length}
         states = bool(recipe.states or recipe.healing)
-        teach(teacher, self.task.train, self.unlabelled, self.work / TEACHER, states=states, **options)
+        teach(teacher, self.task.train, self.unlabelled, self.ground / TEACHER, states=states, **options)
 
     def _lessons(self) -> Lessons | None:
         """What the original says of the training texts; it is trained before its subnetworks."""
         if not self.config.recovery.distil:
             return None
-        return Lessons.load(self.work / TEACHER, self.unlabelled)
+        return Lessons.load(self.ground / TEACHER, self.unlabelled)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from probescale.probing.probe import check_probes, probe
 from probescale.probing.scores import ProbeScores, load_scores
 from probescale.progress import console
 from probescale.provenance import provenance
+from probescale.recovery.answers import write_predictions
 from probescale.recovery.result import Measured, RunResult
 from probescale.report.figure import write_figure
 from probescale.report.markdown import report
@@ -37,10 +40,11 @@ from probescale.tasks.task import Task, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
 
 
-def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunResult:
+def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, ground: Path | None = None) -> RunResult:
     """Everything a configuration asks for, written to the folder `out` when it is complete.
 
-    Until then the work stands in `out.partial`; the same call goes on from there after an interruption.
+    Until then the work stands in `out.partial`; the same call goes on from there after an interruption. `ground`: a
+    folder made by lay_ground(), with the scores and the fine-tuned original that several runs share.
     """
     out = check_run_folder(out, overwrite=overwrite)
     task, loaded = prepare(config)
@@ -51,17 +55,34 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False) -> RunRe
         ways = options(shrinker, config.shrink)
         room = smallest(shrinker, ways)
         most_layers(loaded.layers, room, config, costs)  # a budget that nothing meets shows before the work
+        if ground:
+            shutil.copyfile(ground / "scores.json", work / "scores.json")
         scores = scores_of(work, loaded, task, config, made, room)
         shrink = split_of(work / "split.json", shrinker, ways, scores, task, config, costs)
         chosen, *others = selections(scores, shrinker.parameters(shrink), config, costs, made)
 
-        measurer = Measurer(work, shrinker, shrink, task, config)
+        measurer = Measurer(work, shrinker, shrink, task, config, ground)
         original = measurer.measure("original", measurer.original)
         subnetwork = measurer.measure(chosen.strategy, chosen.kept, original, hold=lambda _: True)
         measurer.save(chosen)
         compared = {other.strategy: measurer.measure(other.strategy, other.kept, original) for other in others}
 
         return write_result(measurer, scores, chosen, original, subnetwork, compared, made)
+
+
+def lay_ground(configs: Sequence[RunConfig], folder: Path) -> None:
+    """What runs share that differ only in strategy and budget: probing, the fine-tuned original and its answers."""
+    first = configs[0]
+    names = dict.fromkeys(name for config in configs for name in strategies_of(config))
+    task, loaded = prepare(first)
+    shrinker = shrinker_of(loaded, task, first)
+    room = smallest(shrinker, options(shrinker, first.shrink))
+    widest = max(configs, key=lambda config: most_layers(loaded.layers, room, config))
+    config = widest.model_copy(update={"compare": tuple(names)})
+    folder.mkdir(parents=True, exist_ok=True)
+    scores_of(folder, loaded, task, config, provenance(loaded, task, first.seed), room)
+    measurer = Measurer(folder, shrinker, Shrink(), task, first)
+    measurer.measure("original", measurer.original)
 
 
 def write_result(
@@ -88,6 +109,9 @@ def write_result(
         retention=subnetwork.retention,
         provenance=made,
     )
+    models = {"original": original, chosen.strategy: subnetwork, **compared}
+    said = {name: measurer.answers(one, None if name == "original" else original) for name, one in models.items()}
+    write_predictions(work / "predictions.csv", task, said)
     chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes")

@@ -1,0 +1,47 @@
+"""What models answered on dev, row by row: predictions.csv of a run."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probescale.files import write_text
+from probescale.tasks.task import Task
+
+
+def save_answers(path: Path, predicted: np.ndarray) -> None:
+    """Label numbers, quantities, or a tuple of tag numbers a sentence."""
+    write_text(path, json.dumps([one.item() if isinstance(one, np.generic) else list(one) for one in predicted]))
+
+
+def load_answers(path: Path) -> np.ndarray:
+    rows: list[Any] = json.loads(path.read_text(encoding="utf-8"))
+    if not rows or not isinstance(rows[0], list):
+        return np.array(rows)
+    found = np.empty(len(rows), object)
+    found[:] = [tuple(row) for row in rows]
+    return found
+
+
+def write_predictions(path: Path, task: Task, answers: Mapping[str, np.ndarray]) -> None:
+    """A line for every row of dev, numbered from 1: what is right, and what every model says."""
+    columns = {"right": task.gold, **answers}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", *columns])
+    names = task.train.names
+    for number, row in enumerate(zip(*columns.values(), strict=True), 1):
+        writer.writerow([number, *(_words(one, names) for one in row)])
+    write_text(path, text.getvalue())
+
+
+def _words(answer: Any, names: tuple[str, ...]) -> str:  # noqa: ANN401 - as the kind of task has it
+    if isinstance(answer, tuple):
+        return " ".join(names[tag] if tag >= 0 else "-" for tag in answer)
+    return names[answer] if names else f"{answer:.6g}"
