@@ -264,10 +264,21 @@ class SelectionConfig(Section):
         return self
 
 
+class OriginalConfig(Section):
+    epochs: Int | None = Field(default=None, ge=0, le=10**4, description="Left out: as for the subnetworks.")
+    learning_rate: float | None = Field(
+        default=None, gt=0, le=1, description="Left out: as for the subnetworks. A whole model often wants a lower one."
+    )
+
+
 class RecoveryConfig(Section):
     epochs: Int = Field(default=3, ge=0, le=10**4, description="Passes over the training data; the paper uses 3.")
     learning_rate: float = Field(
         default=3e-5, gt=0, le=1, description="Peak learning rate of AdamW; linear warm-up and decay."
+    )
+    original: OriginalConfig = Field(
+        default_factory=OriginalConfig,
+        description="What is different for the original, which learns from the labels alone.",
     )
     batch_size: Int = Field(default=32, ge=1, le=10**6, description="Examples per step.")
     warmup: float = Field(default=0.1, ge=0, lt=1, description="Part of all steps spent warming up.")
@@ -307,6 +318,10 @@ class RecoveryConfig(Section):
         le=1000,
         description="Changed copies of every text, labelled or not, that the teacher answers as well.",
     )
+
+    @property
+    def of_original(self) -> RecoveryConfig:
+        return self.model_copy(update=self.original.model_dump(exclude_none=True))
 
 
 def _auto_alone(value: Any) -> Any:  # noqa: ANN401 - raw YAML

@@ -131,7 +131,8 @@ class Measurer:
             model = self.shrinker.apply(model, kept, self.shrink)
         lessons = None if whole else self._lessons()
         options = {"max_length": config.model.max_length, "seed": config.seed, "title": f"fine-tuning: {name}"}
-        recover(model, self.task.train, config.recovery, lessons=lessons, kept=kept, **options)
+        recipe = config.recovery.of_original if whole else config.recovery
+        recover(model, self.task.train, recipe, lessons=lessons, kept=kept, **options)
         if whole and config.recovery.distil:
             self._teach(model)
         return model

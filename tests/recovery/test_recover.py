@@ -15,6 +15,7 @@ from probescale.models.precision import usable_precision
 from probescale.models.surgery import extract
 from probescale.recovery.inputs import inputs_of
 from probescale.recovery.predict import answers_of, predict
+from probescale.recovery.recipe import described
 from probescale.recovery.recover import recover
 from probescale.recovery.teacher import teach
 from probescale.tasks.data import TaggedSentences, load_rows
@@ -173,6 +174,14 @@ def test_quantities_of_any_size_are_learnt_and_answered_in_their_units(model_fol
     found = predict(loaded, replace(DEV, kind="number", names=()), max_length=32)
     assert np.corrcoef(found, DEV.labels)[0, 1] > 0.7
     assert 5 * factor < found.mean() < 6 * factor
+
+
+def test_the_original_can_have_a_recipe_of_its_own():
+    recipe = RecoveryConfig.model_validate({"epochs": 1, "original": {"epochs": 3, "learning_rate": 5e-5}})
+    assert (recipe.of_original.epochs, recipe.of_original.learning_rate) == (3, 5e-5)
+    assert recipe.of_original.batch_size == recipe.batch_size
+    assert "the original with epochs 3 and learning rate 5e-05" in described(recipe, 10, 0, 0)
+    assert "the original with" not in described(RecoveryConfig(), 10, 0, 0)
 
 
 def test_changed_copies_are_other_texts_of_the_same_words():

@@ -11,11 +11,12 @@ from probescale.errors import Problems, UserError
 
 # isort: off
 from probescale.cli import work  # --help lists commands in the order of these imports
+from probescale.cli import studies
 from probescale.cli import models
 from probescale.cli import shelves
 # isort: on
 
-__all__ = ["app", "main", "models", "shelves", "work"]
+__all__ = ["app", "main", "models", "shelves", "studies", "work"]
 
 
 def _fail(error: UserError) -> NoReturn:

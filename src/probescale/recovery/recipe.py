@@ -9,6 +9,7 @@ def described(recipe: RecoveryConfig, labelled: int, unlabelled: int, seed: int)
     parts = [
         f"fine-tuning on {labelled:,} examples, epochs {recipe.epochs}, AdamW, learning rate {recipe.learning_rate:g}, "
         f"batch size {recipe.batch_size}, warm-up {recipe.warmup:g}, weight decay {recipe.weight_decay:g}",
+        *_of_the_original(recipe),
         *([] if recipe.dropout is None else [f"dropout {recipe.dropout:g}"]),
         *([] if recipe.layer_decay == 1 else [f"layer-wise decay {recipe.layer_decay:g}"]),
         *([f"best epoch on {recipe.validation:.0%} of them"] if recipe.validation else []),
@@ -16,6 +17,12 @@ def described(recipe: RecoveryConfig, labelled: int, unlabelled: int, seed: int)
         f"seed {seed}",
     ]
     return ", ".join(parts)
+
+
+def _of_the_original(recipe: RecoveryConfig) -> list[str]:
+    own = recipe.original.model_dump(exclude_none=True)
+    words = [f"{name.replace('_', ' ')} {value:g}" for name, value in own.items() if value != getattr(recipe, name)]
+    return [f"the original with {' and '.join(words)}"] if words else []
 
 
 def _taught(recipe: RecoveryConfig, unlabelled: int) -> list[str]:

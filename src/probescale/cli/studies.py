@@ -1,0 +1,95 @@
+"""study: many runs in one folder."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer.core import TyperGroup
+
+from probescale.cli.app import app
+from probescale.cli.options import Config, Set, show
+
+if TYPE_CHECKING:
+    import click
+
+    from probescale.study.scheduling import Progress
+
+
+class RunByDefault(TyperGroup):
+    """`study CONFIG` is `study run CONFIG`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
+
+
+study = typer.Typer(
+    cls=RunByDefault,
+    no_args_is_help=True,
+    help="Models x tasks x strategies x budgets x seeds, every cell a run. `study CONFIG` is `study run CONFIG`.",
+)
+app.add_typer(study, name="study")
+Out = Annotated[Path | None, typer.Option(help="Study folder.", show_default="runs/<name of CONFIG>")]
+
+
+@study.command("run")
+def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa: B006 - typer reads it
+    """Run every cell that is not done yet; the same command goes on after an interruption."""
+    from probescale.progress import waiting
+    from probescale.study.cells import load_study
+
+    folder = out or Path("runs") / config.stem
+    with waiting("checking every cell"):
+        wanted = load_study(config, set_)
+        from probescale.report.study import study_notes, study_table
+        from probescale.study.run import run_study
+    try:
+        with _live() as note:
+            results = run_study(wanted, folder, note)
+    except KeyboardInterrupt:
+        typer.echo("stopped; the same command goes on from here", err=True)
+        raise SystemExit(130) from None
+    for table in study_table(results):
+        show(table.rich())
+        show("")
+    for line in study_notes(results):
+        show(line)
+    show(f"\nresults, cells and logs: {folder}")
+    if not results.complete:
+        raise SystemExit(1)
+
+
+class _live:  # noqa: N801 - used as a function
+    """What is done, running and left, and the time that is left: a table that stays up to date."""
+
+    def __enter__(self) -> _live:
+        from rich.live import Live
+
+        from probescale.progress import console
+
+        self.started, self.before, self.said = time.monotonic(), 0, ""
+        self.console, self.live = console, Live(console=console, transient=True, refresh_per_second=4)
+        if console.is_terminal:
+            self.live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.console.is_terminal:
+            self.live.stop()
+
+    def __call__(self, at: Progress) -> None:
+        from probescale.report.study import progress_line, progress_table
+
+        if not at.running and not self.said:
+            self.before = len(at.done)  # of an earlier start
+        passed, fresh = time.monotonic() - self.started, len(at.done) - self.before
+        left = passed / fresh * (len(at.waiting) + len(at.running)) if fresh else None
+        if self.console.is_terminal:
+            self.live.update(progress_table(at, left))
+        elif (line := progress_line(at)) != self.said:  # a log gets a line whenever something changes
+            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.said = line

@@ -1,0 +1,1 @@
+"""Studies: models x tasks x strategies x budgets x seeds, every cell a run folder."""

@@ -1,0 +1,52 @@
+"""Jobs as processes on this machine: a crash costs one of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from probescale.study.folder import StudyFolder
+from probescale.study.scheduling import Outcome
+
+PAUSE = 0.2  # seconds between two looks
+
+
+class LocalEngine:
+    def __init__(self, folder: StudyFolder, workers: int, cpus: int | None) -> None:
+        self.folder, self.slots = folder, workers
+        self.threads = cpus or max((os.cpu_count() or 1) // workers, 1)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> LocalEngine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whatever still runs is stopped; it goes on from there the next time."""
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            process.wait()
+
+    def start(self, job: str) -> None:
+        threads = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        with self.folder.log(job).open("ab") as file:
+            self.processes[job] = subprocess.Popen(
+                [sys.executable, "-m", "probescale.study.worker", str(self.folder.path), job],
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=os.environ | threads,
+            )
+
+    def finished(self) -> list[tuple[str, Outcome]]:
+        time.sleep(PAUSE)
+        ended = {job: process.returncode for job, process in self.processes.items() if process.poll() is not None}
+        for job in ended:
+            del self.processes[job]
+        return [(job, _outcome(code)) for job, code in ended.items()]
+
+
+def _outcome(code: int) -> Outcome:
+    return "done" if code == 0 else "failed" if code > 0 else "died"

@@ -1,0 +1,47 @@
+"""One job of a study in a process of its own: python -m probescale.study.worker FOLDER JOB."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+from filelock import FileLock
+
+from probescale.errors import Problems, UserError
+from probescale.study.folder import StudyFolder
+
+
+def work(folder: StudyFolder, job: str) -> None:
+    """Lay a ground, or run a cell. One process at a time: what another one has done meanwhile is not done again."""
+    from probescale.pipeline import lay_ground, run
+
+    study, command = folder.study()
+    sys.argv = command.split()  # what results record as the command is the study's
+    lock = folder.path / "locks" / f"{job}.lock"
+    lock.parent.mkdir(exist_ok=True)
+    with FileLock(lock):
+        if folder.is_done(job):
+            return
+        if job in study.grounds:
+            lay_ground([cell.config for cell in study.grounds[job]], folder.ground(job))
+            return
+        cell = next(cell for cell in study.cells if cell.name == job)
+        run(cell.config, folder.cell(job), ground=folder.ground(cell.ground))
+
+
+def attempt(folder: StudyFolder, job: str) -> int:
+    """The exit code: 0; 2 for bad input, 1 for anything else. What went wrong is kept beside the cells."""
+    try:
+        work(folder, job)
+    except (UserError, Problems) as wrong:
+        folder.fail(job, str(wrong))
+        return 2
+    except Exception:
+        folder.fail(job, traceback.format_exc())
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(attempt(StudyFolder(Path(sys.argv[1])), sys.argv[2]))
