@@ -93,3 +93,21 @@ class _live:  # noqa: N801 - used as a function
         elif (line := progress_line(at)) != self.said:  # a log gets a line whenever something changes
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
             self.said = line
+
+
+@study.command("plan")
+def study_plan(config: Config, set_: Set = []) -> None:  # noqa: B006
+    """Show the cells, the time they will take (a few batches are trained to measure it) and the disk they need."""
+    from probescale.progress import waiting
+    from probescale.study.cells import load_study
+
+    with waiting("checking every cell"):
+        wanted = load_study(config, set_)
+    with waiting("training a few batches"):
+        from probescale.report.study import plan_notes, plan_table
+        from probescale.study.planning import estimate
+
+        found = estimate(wanted)
+    show(plan_table(wanted, found).rich())
+    for line in plan_notes(wanted, found):
+        show(line)

@@ -7,8 +7,11 @@ from statistics import mean, stdev
 
 from rich.table import Table as RichTable
 
+from probescale.files import size_text
 from probescale.report.table import Table
 from probescale.report.tables import layers_text
+from probescale.study.cells import Study
+from probescale.study.planning import Estimate
 from probescale.study.results import ORIGINAL, Results, Row
 from probescale.study.scheduling import Progress
 
@@ -96,3 +99,37 @@ def study_notes(results: Results) -> list[str]:
     if results.missing:
         notes.append(f"{len(results.missing)} cells are not done yet: {', '.join(results.missing)}")
     return notes
+
+
+def plan_table(study: Study, found: Estimate) -> Table:
+    """Every job, shared work first."""
+    rows = []
+    for ground, cells in study.grounds.items():
+        one = cells[0]
+        shared = (one.model, one.task, str(one.seed), "probing, original", "", time_text(found.seconds[ground]))
+        rows.append(shared)
+        rows += [
+            (cell.model, cell.task, str(cell.seed), cell.strategy, cell.budget, time_text(found.seconds[cell.name]))
+            for cell in cells
+        ]
+    header = ("model", "task", "seed", "what", "budget", "about")
+    return Table(f"{len(study.cells)} cells, {len(study.grounds)} times shared work", header, tuple(rows), words=5)
+
+
+def plan_notes(study: Study, found: Estimate) -> list[str]:
+    total, workers = sum(found.seconds.values()), study.settings.workers
+    how = "one at a time" if workers == 1 else f"{workers} at a time, if the cores are not what limits them"
+    return [
+        f"about {time_text(total / workers)} on this machine, {how}; {size_text(found.disk)} of disk",
+        "Layers are chosen when the study runs: times go by the most that a budget allows.",
+    ]
+
+
+def time_text(seconds: float) -> str:
+    """
+    >>> time_text(42.3), time_text(600), time_text(36_000)
+    ('42 s', '10 min', '10.0 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,89 @@
+"""What a study will take, from a short measurement: time of every job, and disk."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from probescale.gathering import most_layers
+from probescale.models.counting import count_parameters
+from probescale.models.loading import LoadedModel
+from probescale.pipeline import prepare, shrinker_of
+from probescale.recovery.inputs import inputs_of
+from probescale.splitting import options, smallest
+from probescale.study.cells import Cell, Study
+from probescale.tasks.task import Task
+
+BATCHES = 4  # that are timed; the first one warms up
+FORWARD = 1 / 3  # of a step: the way back costs twice the way there
+BYTES = 4  # of a parameter in float32
+
+
+@dataclass(frozen=True)
+class Estimate:
+    seconds: dict[str, float]  # by job, on this machine, one at a time
+    disk: int  # bytes of what stays: models, and what teachers answered
+
+
+def estimate(study: Study) -> Estimate:
+    """Every model and task is loaded once, and a few batches are trained."""
+    seconds: dict[str, float] = {}
+    disk = 0
+    known: dict[tuple[str, str], tuple[Task, LoadedModel, float]] = {}
+    for ground, cells in study.grounds.items():
+        first = cells[0]
+        if (first.model, first.task) not in known:
+            task, loaded = prepare(first.config)
+            known[first.model, first.task] = task, loaded, seconds_per_row(loaded, task, first)
+        task, loaded, row = known[first.model, first.task]
+        shrinker = shrinker_of(loaded, task, first.config)
+        room = smallest(shrinker, options(shrinker, first.config.shrink))
+        seconds[ground] = _ground_rows(task, loaded, first) * row
+        for cell in cells:
+            share = most_layers(loaded.layers, room, cell.config) / loaded.layers
+            rows = _taught(task, cell) * cell.config.recovery.epochs + FORWARD * len(task.dev)
+            seconds[cell.name] = rows * share * row
+            disk += round(share * count_parameters(loaded.model, loaded.family).total * BYTES)
+        disk += _taught(task, first) * max(len(task.train.names), 1) * BYTES
+    return Estimate(seconds, disk)
+
+
+def seconds_per_row(loaded: LoadedModel, task: Task, cell: Cell) -> float:
+    """Of one step of training the whole model, texts of usual length."""
+    recipe, config = cell.config.recovery, cell.config
+    some = task.train.take(range(min(BATCHES * recipe.batch_size, len(task.train))))
+    inputs = inputs_of(loaded, some, config.model.max_length)
+    loaded.model.train()
+    spent, rows = 0.0, 0
+    for start in range(0, len(inputs), recipe.batch_size):
+        items = [inputs[number] for number in range(start, min(start + recipe.batch_size, len(inputs)))]
+        batch = inputs.collate(loaded.tokenizer, items)
+        fields = {name: value for name, value in batch.items() if name not in ("rows", "number")}
+        began = time.perf_counter()
+        loaded.model(**fields).logits.float().pow(2).mean().backward()
+        if start or len(inputs) <= recipe.batch_size:
+            spent, rows = spent + time.perf_counter() - began, rows + len(items)
+    loaded.model.zero_grad(set_to_none=True)
+    loaded.model.eval()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return spent / rows
+
+
+def _ground_rows(task: Task, loaded: LoadedModel, cell: Cell) -> float:
+    """Rows through the whole model, counted in steps of training: the original, its answers, probing, subnetworks."""
+    probed = min(len(task.train), cell.config.probing.max_examples) * len(cell.config.task.probes)
+    stitched = min(len(task.train), cell.config.selection.sample) * (loaded.layers + 1) / 2
+    answered = _taught(task, cell) if cell.config.recovery.distil else 0
+    trained = len(task.train) * cell.config.recovery.of_original.epochs
+    return trained + FORWARD * (answered + probed + stitched + len(task.dev))
+
+
+def _taught(task: Task, cell: Cell) -> int:
+    """Rows that a student learns from."""
+    if not cell.config.recovery.distil:
+        return len(task.train)
+    known = len(task.train) + len(task.unlabelled or ())
+    return known * (1 + cell.config.recovery.augment)
