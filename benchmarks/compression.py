@@ -28,8 +28,14 @@ from training import SHARED, TASKS, WORKERS
 ROOT = Path(__file__).parents[1]
 MEASURED = Path(__file__).with_name("compressed.jsonl")
 WORK = ROOT / ".cache" / "compression"
-LABELLED, UNLABELLED, COPIES = 3000, {"sst2": 24_000, "qnli": 3_700}, {"sst2": 0, "qnli": 1}
-RECIPE = {"epochs": 3, "learning_rate": 2e-4, "batch_size": 32, "dropout": 0.0}
+LABELLED, UNLABELLED, COPIES = 3000, {"sst2": 60_000, "qnli": 3_700}, {"sst2": 0, "qnli": 1}
+RECIPE = {
+    "epochs": 1,
+    "learning_rate": 2e-4,
+    "batch_size": 32,
+    "dropout": 0.0,
+    "original": {"epochs": 3, "learning_rate": 5e-5},
+}
 BASELINES = ("bottom_k", "top_k", "uniform_k", "block_influence")
 MAX_LENGTH = 128
 

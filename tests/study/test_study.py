@@ -1,26 +1,24 @@
-"""Studies on tiny models: every cell a run, shared work done once, interruptions and crashes survived."""
+"""Studies on tiny models: every cell a run, shared work done once, kills and broken cells survived."""
 
 from __future__ import annotations
 
 import csv
+import json
+import random
+import subprocess
+import sys
+import time
 
 import pytest
+from ruamel.yaml import YAML
+from study_settings import settings
 
 from probescale.study.cells import study_of
+from probescale.study.folder import StudyFolder
+from probescale.study.results import read_results
 from probescale.study.run import run_study
 
-WHAT = {"strategies": ["stitched", "bottom_k"], "budgets": ["k=1", "k=2"], "seeds": [0, 1], "workers": 2}
-
-
-def settings(model_folder, task_files, **study) -> dict:
-    return {
-        "model": {"source": str(model_folder("bert")), "max_length": 32},
-        "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev)},
-        "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
-        "relevance": {"metric": "information"},
-        "recovery": {"epochs": 1, "learning_rate": 3e-3, "batch_size": 16},
-        "study": {**WHAT, **study},
-    }
+pytestmark = pytest.mark.slow
 
 
 def rows_of(folder):
@@ -36,18 +34,65 @@ def whole(tmp_path_factory, model_folder, task_files):
     return study, folder, run_study(study, folder)
 
 
-@pytest.mark.slow
 def test_every_cell_is_a_run_and_shared_work_is_done_once(whole):
     study, folder, results = whole
     assert results.complete
-    assert len(study.cells) == 8
     assert {path.name for path in (folder / "cells").iterdir()} == {cell.name for cell in study.cells}
-    assert len(list((folder / "shared").iterdir())) == 2  # a ground for each seed
+    assert len(list((folder / "shared").iterdir())) == 1
     for cell in study.cells:
         run = folder / "cells" / cell.name
         assert (run / "model" / "model.safetensors").is_file()
         assert not (run / "teacher").exists()
+        assert json.loads((run / "selection.json").read_text())["strategy"] == cell.strategy
     rows = rows_of(folder)
-    assert len(rows) == 10
-    assert [row["strategy"] for row in rows].count("original") == 2
-    assert {row["k"] for row in rows if row["strategy"] == "stitched"} == {"1", "2"}
+    assert [row["strategy"] for row in rows] == ["original", "stitched", "bottom_k"]
+    assert [row["k"] for row in rows] == ["4", "2", "2"]
+    assert rows[0]["agreement"] == "1.0"
+    measured = [json.loads((folder / "cells" / row["cell"] / "metrics.json").read_text()) for row in rows[1:]]
+    assert [float(row["value"]) for row in rows] == [
+        measured[0]["original"]["value"], *(one["subnetwork"]["value"] for one in measured)
+    ]  # fmt: skip
+    assert measured[0]["original"] == measured[1]["original"]  # trained once: its time is the same, too
+
+
+def test_a_study_killed_at_random_moments_ends_with_the_same_results(whole, model_folder, task_files, tmp_path):
+    """kill -9 of the study's process; its workers are left to themselves."""
+    path = tmp_path / "study.yaml"
+    YAML().dump(settings(model_folder, task_files), path)
+    words = [sys.executable, "-m", "probescale", "study", str(path), "--out", str(tmp_path / "out")]
+    rng = random.Random(4)
+    for _ in range(3):
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            time.sleep(rng.uniform(5, 15))
+            process.kill()
+    done = subprocess.run(words, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "tiny: accuracy" in done.stdout
+    assert rows_of(tmp_path / "out") == rows_of(whole[1])
+
+
+def test_a_broken_cell_is_named_and_the_others_are_told(whole):
+    study, folder, _ = whole
+    broken = folder / "cells" / study.cells[0].name / "metrics.json"
+    text = broken.read_text()
+    broken.write_text(text[: len(text) // 2])
+    try:
+        results = read_results(StudyFolder(folder), study.cells)
+    finally:
+        broken.write_text(text)
+    assert list(results.broken) == [study.cells[0].name]
+    assert "RunResult cannot be read" in results.broken[study.cells[0].name]
+    assert [row.strategy for row in results.rows] == ["original", "bottom_k"]
+
+
+def test_a_cell_that_fails_costs_itself_alone(model_folder, task_files, tmp_path):
+    study = study_of(settings(model_folder, task_files))
+    bad = study.cells[0].name
+    folder = StudyFolder(tmp_path / "out")
+    folder.cell(bad).mkdir(parents=True)
+    (folder.cell(bad) / "mine.txt").write_text("not a run")  # which no cell may replace
+    (folder.path / "study.json").write_text(json.dumps({"command": "python", "settings": study.raw}))
+    results = run_study(study, folder.path)
+    assert list(results.broken) == [bad]
+    assert "left alone" in results.broken[bad] or "already exists" in results.broken[bad]
+    assert [row.strategy for row in results.rows] == ["original", "bottom_k"]
