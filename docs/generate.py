@@ -17,6 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from probescale.cli import app
 from probescale.config import RunConfig
+from probescale.study.settings import StudyConfig
 
 DOCS = Path(__file__).parent
 NOTE = "<!-- Made by docs/generate.py from the code; change the code and run `make docs`. -->"
@@ -30,7 +31,13 @@ def configuration() -> str:
         "from one and change some of it (`task: {builtin: sst2, max_train: 2000}`); `train`, `dev` and `data` may be a "
         "source alone. Unknown keys are errors. `--set dotted.key=value` changes one value from the command line.",
     ]
-    return "\n\n".join([*lines, *_sections(RunConfig, "")]) + "\n"
+    study = "A study ([page](study.md)) has all of these, and a section that says what it varies."
+    return "\n\n".join([*lines, *_sections(RunConfig, ""), _study_heading(study)]) + "\n"
+
+
+def _study_heading(words: str) -> str:
+    heading, table = _sections(StudyConfig, "study.")[0].split("\n", 1)
+    return f"{heading}\n\n{words}\n{table}"
 
 
 def _sections(section: type[BaseModel], path: str) -> list[str]:

@@ -81,9 +81,14 @@ def smallest(
 
 @app.command()
 def validate(config: Config, set_: Set = []) -> None:  # noqa: B006
-    """Check a configuration and list every problem at once; nothing is computed or fetched."""
+    """Check the configuration of a run or a study and list every problem at once; nothing is computed or fetched."""
     from probescale.checks import load_config
+    from probescale.configfile import read_yaml
+    from probescale.study.cells import load_study
 
+    if "study" in read_yaml(config):
+        show(f"{config}: no problems found in {len(load_study(config, set_).cells)} cells")
+        return
     load_config(config, set_)
     show(f"{config}: no problems found")
 

@@ -1,0 +1,79 @@
+"""What a study's settings become, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from study_settings import settings
+
+from probescale.errors import Problems, UserError
+from probescale.study.cells import study_of
+from probescale.study.folder import StudyFolder
+
+
+def test_every_combination_is_a_cell(model_folder, task_files):
+    raw = settings(model_folder, task_files, strategies=["top_k", "bottom_k"], budgets=["k=2", "60%"], seeds=[0, 5])
+    raw["study"]["models"] = [str(model_folder("bert")), str(model_folder("roberta"))]
+    study = study_of(raw)
+    assert len(study.cells) == len({cell.name for cell in study.cells}) == 16
+    assert list(study.grounds) == [f"{m}_tiny_seed{s}" for m in ("bert", "roberta") for s in (0, 5)]
+    cell = study.cells[-1]
+    assert cell.name == "roberta_tiny_bottom_k_60pct_seed5"
+    assert cell.config.selection.budget == "60%"
+    assert cell.config.selection.strategy == "bottom_k"
+    assert cell.config.seed == 5
+    assert cell.config.compare == ()
+    assert {cell.config.selection.k for cell in study.cells} == {2, None}
+
+
+def test_models_and_tasks_of_the_run_are_the_default(model_folder, task_files):
+    raw = settings(model_folder, task_files, strategies=["top_k"], seeds=[0])
+    raw["study"].pop("budgets")
+    raw["selection"] = {"k": 3, "keep": [1]}
+    [cell] = study_of(raw).cells
+    assert (cell.model, cell.task, cell.budget) == ("bert", "tiny", "k=3")
+    assert cell.config.selection.keep == (1,)
+
+
+@pytest.mark.parametrize(
+    ("study", "says"),
+    [
+        ({"strategies": []}, "study.strategies"),
+        ({"strategies": ["top_j"]}, 'study.strategies.0.*"top_j".*top_k'),
+        ({"seeds": [-1]}, "study.seeds.0"),
+        ({"engine": "slurm"}, "study.engine"),
+        ({"worker": 2}, "study.worker: unknown key. Did you mean"),
+        ({"budgets": ["lots"]}, "selection.budget.*lots"),
+        ({"budgets": ["1%"]}, "selection.budget"),
+        ({"seeds": [1, 1]}, "two cells would both be called"),
+    ],
+)
+def test_bad_settings_are_named(model_folder, task_files, study, says):
+    with pytest.raises((Problems, UserError), match=says):
+        study_of(settings(model_folder, task_files, **study))
+
+
+def test_a_run_is_no_study(model_folder, task_files):
+    raw = settings(model_folder, task_files)
+    del raw["study"]
+    with pytest.raises(UserError, match="study: required, but missing"):
+        study_of(raw)
+
+
+def test_a_folder_goes_on_with_more_cells_but_not_with_other_settings(model_folder, task_files, tmp_path):
+    raw = settings(model_folder, task_files)
+    folder = StudyFolder(tmp_path / "out")
+    folder.open(study_of(raw))
+    more = settings(model_folder, task_files, seeds=[0, 1, 2], workers=1)
+    folder.open(study_of(more))
+    assert len(folder.study()[0].cells) == len(study_of(more).cells)
+    other = settings(model_folder, task_files)
+    other["recovery"]["learning_rate"] = 1e-3
+    with pytest.raises(UserError, match=r"recovery\.learning_rate differs"):
+        folder.open(study_of(other))
+
+
+def test_a_folder_that_is_something_else_is_left_alone(model_folder, task_files, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(UserError, match="not the folder of a study"):
+        StudyFolder(tmp_path).open(study_of(settings(model_folder, task_files)))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
