@@ -36,8 +36,9 @@ def kill_a_worker(folder, killed: list[int]) -> None:
         time.sleep(0.1)
 
 
-def test_a_killed_worker_costs_nothing_but_time(model_folder, task_files, tmp_path):
+def test_a_killed_worker_costs_nothing_but_time(model_folder, task_files, tmp_path, monkeypatch):
     pytest.importorskip("ray", reason='pip install "probescale[ray]"')
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # tests beside this one would leave its workers nothing
     alone = run_study(study_of(settings(model_folder, task_files)), tmp_path / "local")
     killed: list[int] = []
     watcher = threading.Thread(target=kill_a_worker, args=(tmp_path / "ray", killed))

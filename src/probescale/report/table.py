@@ -17,6 +17,15 @@ def between(low: str, high: str) -> str:
     return f"{low} to {high}" if low.startswith("-") else f"{low}-{high}"
 
 
+def _tex(text: str) -> str:
+    """
+    >>> print(_tex("50% of a_b & c"))
+    50\\% of a\\_b \\& c
+    """
+    special = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}"}
+    return "".join(special.get(character, character) for character in text)
+
+
 @dataclass(frozen=True)
 class Table:
     title: str
@@ -49,6 +58,18 @@ class Table:
             [f"**{cell}**" if i in self.strong and cell else cell for cell in row] for i, row in enumerate(self.rows)
         ]
         return "\n".join("| " + " | ".join(row) + " |" for row in [self._one_line_header(), align, *rows])
+
+    def latex(self) -> str:
+        """With booktabs; rows that are pointed out in bold."""
+        align = "".join("l" if i < self.words else "r" for i in range(len(self.header)))
+        lines = [" & ".join(map(_tex, self._one_line_header())) + r" \\", r"\midrule"]
+        for i, row in enumerate(self.rows):
+            cells = [rf"\textbf{{{_tex(cell)}}}" if i in self.strong and cell else _tex(cell) for cell in row]
+            lines.append(" & ".join(cells) + r" \\")
+        body = "\n".join([r"\toprule", *lines, r"\bottomrule"])
+        caption = rf"\caption{{{_tex(self.title)}}}"
+        table = f"\\begin{{tabular}}{{{align}}}\n{body}\n\\end{{tabular}}"
+        return f"\\begin{{table}}\n\\centering\n{caption}\n{table}\n\\end{{table}}"
 
     def _one_line_header(self) -> list[str]:
         return [name.replace("-\n", "").replace("\n", " ") for name in self.header]

@@ -68,7 +68,7 @@ def read_results(folder: StudyFolder, cells: tuple[Cell, ...]) -> Results:
             missing.append(cell.name)
         else:
             try:
-                result, said = RunResult.load(path / "metrics.json"), _predictions(path)
+                result, said = RunResult.load(path / "metrics.json"), predictions(path)
                 Selection.load(path / "selection.json")
                 originals[cell.ground] = _row(cell, result, result.original, said, ORIGINAL)
                 rows.append(_row(cell, result, result.subnetwork, said, result.strategy))
@@ -102,7 +102,7 @@ def _row(cell: Cell, result: RunResult, one: Measured, said: dict[str, list[str]
     )
 
 
-def _predictions(run: Path) -> dict[str, list[str]]:
+def predictions(run: Path) -> dict[str, list[str]]:
     """Columns of predictions.csv."""
     with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)

@@ -1,0 +1,83 @@
+"""Is one method really better than another? Row by row on the same dev data, over all seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import mean
+
+from probescale.study.folder import StudyFolder
+from probescale.study.results import ORIGINAL, Row, predictions
+
+SURE = 0.05  # a chance below this one counts as evidence
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The best method under a budget beside the second best."""
+
+    model: str
+    task: str
+    budget: str
+    best: str
+    other: str
+    lead: float  # of the mean metric
+    wins: int  # rows on which only the best is right
+    losses: int  # rows on which only the other one is
+    p: float  # chance of so uneven a split, if both were equally good (exact, two-sided)
+    seeds: int
+
+    def sentence(self) -> str:
+        where = f"{self.task}, {self.model}, {self.budget}"
+        if self.wins == self.losses == 0:
+            return f"{where}: {self.best} and {self.other} are right on the same rows."
+        said = (
+            f"is right on {self.wins} rows that {self.other} gets wrong, and wrong on {self.losses} that it gets right"
+        )
+        verdict = "it is the better one" if self.p < SURE and self.lead > 0 else "this does not tell them apart"
+        seeds = f"{self.seeds} seed{'s' * (self.seeds > 1)}"
+        return f"{where}: {self.best} {said} ({seeds}, p = {self.p:.2g}): {verdict}."
+
+
+def comparisons(folder: StudyFolder, rows: Sequence[Row]) -> list[Comparison]:
+    """One for every model, task and budget with at least two methods."""
+    places: dict[tuple[str, str, str], dict[str, list[Row]]] = {}
+    for row in rows:
+        if row.strategy != ORIGINAL:
+            methods = places.setdefault((row.model, row.task, row.budget), {})
+            methods.setdefault(row.strategy, []).append(row)
+    return [_compare(folder, methods) for methods in places.values() if len(methods) > 1]
+
+
+def _compare(folder: StudyFolder, methods: dict[str, list[Row]]) -> Comparison:
+    best, other, *_ = sorted(methods, key=lambda name: -mean(row.value for row in methods[name]))
+    others = {row.seed: row for row in methods[other]}
+    pairs = [(row, others[row.seed]) for row in methods[best] if row.seed in others]
+    wins = losses = 0
+    for one, two in pairs:
+        mine, theirs = (_right(folder, row) for row in (one, two))
+        wins += sum(a and not b for a, b in zip(mine, theirs, strict=True))
+        losses += sum(b and not a for a, b in zip(mine, theirs, strict=True))
+    row = methods[best][0]
+    lead = mean(one.value - two.value for one, two in pairs) if pairs else 0.0
+    return Comparison(
+        row.model, row.task, row.budget, best, other, lead, wins, losses, sign_test(wins, losses), len(pairs)
+    )
+
+
+def _right(folder: StudyFolder, row: Row) -> list[bool]:
+    """For every dev row: is the answer right? Of tags, all of a sentence."""
+    said = predictions(folder.cell(row.cell))
+    return [a == b for a, b in zip(said["right"], said[row.strategy], strict=True)]
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """
+    >>> sign_test(0, 0), sign_test(5, 5), round(sign_test(10, 0), 4)
+    (1.0, 1.0, 0.002)
+    """
+    if not wins + losses:
+        return 1.0
+    from scipy.stats import binomtest
+
+    return float(binomtest(wins, wins + losses).pvalue)
