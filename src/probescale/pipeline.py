@@ -114,7 +114,7 @@ def write_result(
     write_predictions(work / "predictions.csv", task, said)
     chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
-    write_figure(scores, work / "probes")
+    write_figure(scores, work / "probes", chosen.kept)
     write_text(work / "report.md", report(task, measurer.loaded.family, scores, chosen, result))
     return result
 

@@ -45,7 +45,7 @@ def test_every_cell_is_a_run_and_shared_work_is_done_once(whole):
         assert not (run / "teacher").exists()
         assert json.loads((run / "selection.json").read_text())["strategy"] == cell.strategy
     rows = rows_of(folder)
-    assert [row["strategy"] for row in rows] == ["original", "stitched", "bottom_k"]
+    assert [row["strategy"] for row in rows] == ["original", "stitched", "top_k"]
     assert [row["k"] for row in rows] == ["4", "2", "2"]
     assert rows[0]["agreement"] == "1.0"
     measured = [json.loads((folder / "cells" / row["cell"] / "metrics.json").read_text()) for row in rows[1:]]
@@ -82,7 +82,7 @@ def test_a_broken_cell_is_named_and_the_others_are_told(whole):
         broken.write_text(text)
     assert list(results.broken) == [study.cells[0].name]
     assert "RunResult cannot be read" in results.broken[study.cells[0].name]
-    assert [row.strategy for row in results.rows] == ["original", "bottom_k"]
+    assert [row.strategy for row in results.rows] == ["original", "top_k"]
 
 
 def test_a_cell_that_fails_costs_itself_alone(model_folder, task_files, tmp_path):
@@ -95,4 +95,4 @@ def test_a_cell_that_fails_costs_itself_alone(model_folder, task_files, tmp_path
     results = run_study(study, folder.path)
     assert list(results.broken) == [bad]
     assert "left alone" in results.broken[bad] or "already exists" in results.broken[bad]
-    assert [row.strategy for row in results.rows] == ["original", "bottom_k"]
+    assert [row.strategy for row in results.rows] == ["original", "top_k"]

@@ -46,6 +46,8 @@ def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa:
     with waiting("checking every cell"):
         wanted = load_study(config, set_)
         from probescale.report.study import study_notes, study_table
+        from probescale.report.study_page import write_study_report
+        from probescale.study.folder import StudyFolder
         from probescale.study.run import run_study
     try:
         with _live() as note:
@@ -53,12 +55,13 @@ def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa:
     except KeyboardInterrupt:
         typer.echo("stopped; the same command goes on from here", err=True)
         raise SystemExit(130) from None
+    write_study_report(StudyFolder(folder), results)
     for table in study_table(results):
         show(table.rich())
         show("")
     for line in study_notes(results):
         show(line)
-    show(f"\nresults, cells and logs: {folder}")
+    show(f"\nreport, results and cells: {folder}")
     if not results.complete:
         raise SystemExit(1)
 

@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from probescale.files import whole_file
 from probescale.probing.scores import ProbeResult, ProbeScores
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 FORMATS = ("svg", "png")
 
 
-def write_figure(scores: ProbeScores, stem: Path) -> list[Path]:
-    """stem.svg and stem.png."""
+def write_figure(scores: ProbeScores, stem: Path, kept: Sequence[int] = ()) -> list[Path]:
+    """stem.svg and stem.png: what each layer knows, and which layers were kept."""
+    with drawing(stem) as (figure, paths):
+        axes = figure.subplots()
+        _draw(axes, scores)
+        for layer in kept:
+            axes.axvspan(layer - 0.5, layer + 0.5, color="0.5", alpha=0.12, linewidth=0, zorder=0)
+        if kept:
+            axes.set_title("shaded: kept", loc="right", fontsize=8, color="0.4")
+    return paths
+
+
+@contextmanager
+def drawing(stem: Path, size: tuple[float, float] = (7.2, 4.2)) -> Iterator[tuple[Figure, list[Path]]]:
+    """An empty figure, which is written in every format when the block ends: the same data, the same files."""
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"svg.hashsalt": "probescale", "font.size": 10}):  # the same scores, the same file
-        figure = Figure(figsize=(7.2, 4.2), layout="constrained")
-        axes = figure.subplots()
-        _draw(axes, scores)
+    with matplotlib.rc_context({"svg.hashsalt": "probescale", "font.size": 10}):
+        figure = Figure(figsize=size, layout="constrained")
         paths = [stem.with_name(f"{stem.name}.{kind}") for kind in FORMATS]
+        yield figure, paths
         for path, kind in zip(paths, FORMATS, strict=True):
             date = {"Date": None} if kind == "svg" else {}
             with whole_file(path) as partial:
                 figure.savefig(partial, format=kind, dpi=150, metadata=date)
-    return paths
 
 
 def _draw(axes, scores: ProbeScores) -> None:  # noqa: ANN001 - matplotlib's axes
