@@ -29,6 +29,7 @@ from probescale.recovery.answers import write_predictions
 from probescale.recovery.result import Measured, RunResult
 from probescale.report.figure import write_figure
 from probescale.report.markdown import report
+from probescale.report.run_page import run_page
 from probescale.runfolder import check_run_folder, work_folder
 from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.evidence import evidence_of, together
@@ -116,6 +117,7 @@ def write_result(
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes", chosen.kept)
     write_text(work / "report.md", report(task, measurer.loaded.family, scores, chosen, result))
+    write_text(work / "report.html", run_page(scores, chosen, result))
     return result
 
 

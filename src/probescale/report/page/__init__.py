@@ -1,0 +1,104 @@
+"""report.html: one file that needs nothing else. The data stand in it as JSON, and become text, never markup."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from probescale.errors import UserError
+from probescale.probing.scores import ProbeScores
+from probescale.selection.budget import parse_budget
+from probescale.selection.evidence import evidence_of
+from probescale.selection.select import select
+from probescale.selection.strategies import STRATEGIES
+from probescale.selection.structure import Structure
+from probescale.subsets import Subset
+
+Column = tuple[str, str, str]  # key of a row, title, kind: word, count, points, percent or plain
+NEEDS = {"flow": "flow", "blocks": "subnetworks", "search": "subnetworks"}  # what a strategy reads, in the scores
+
+
+class Page(NamedTuple):
+    """What page.js shows; every list in the order in which it is shown."""
+
+    title: str
+    lead: Sequence[str]  # sentences
+    cards: Sequence[tuple[str, str]]  # a figure, and what it is
+    rows: Sequence[Mapping[str, Any]]
+    columns: Sequence[Column]
+    bars: str  # what the bars in the chart are
+    places: Sequence[Mapping[str, Any]]  # a model on a task, to explore
+    notes: Sequence[str]
+    record: Sequence[tuple[str, str]]
+
+
+def render(page: Page) -> str:
+    parts = files(__package__)
+    text = parts.joinpath("page.html").read_text(encoding="utf-8")
+    # JSON inside of HTML: a < must not be able to end the script.
+    data = json.dumps(page._asdict(), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    for mark, content in {
+        "/*STYLE*/": parts.joinpath("page.css").read_text(encoding="utf-8"),
+        "/*SCRIPT*/": parts.joinpath("page.js").read_text(encoding="utf-8"),
+        "/*DATA*/": data,  # last: it may contain the other marks
+    }.items():
+        text = text.replace(mark, content, 1)
+    return text
+
+
+def place(
+    name: str, scores: ProbeScores, strategy: str, k: int, metric: str, measured: Mapping[Subset, float]
+) -> dict[str, Any]:
+    """One model on one task: the probes, and what every method that has what it needs would keep."""
+    probed = scores.subnetworks
+    expected = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
+    methods = [
+        {"name": one, "choices": found}
+        for one, known in STRATEGIES.items()
+        if known.reads in ("nothing", "relevance") or getattr(scores, NEEDS.get(known.reads, "none"), None)
+        if (found := _choices(scores, one, expected, measured))
+    ]
+    probes = [
+        {"name": one, "scores": probe.scores, **_band(probe.measures.get(probe.metric))}
+        for one, probe in scores.probes.items()
+    ]
+    return {
+        "name": name,
+        "layers": scores.layers,
+        "k": k,
+        "chosen": strategy,
+        "metric": metric,
+        "how": "what a probe at its end reaches before any training",
+        "probed": "Bands: 95 % over held-out examples.",
+        "probes": probes,
+        "methods": methods,
+    }
+
+
+def _band(curve: Any) -> dict[str, Any]:  # noqa: ANN401 - a Curve, where the scores have one
+    return {"low": curve.low, "high": curve.high} if curve else {"low": (), "high": ()}
+
+
+def _choices(
+    scores: ProbeScores, strategy: str, expected: Mapping[Subset, float], measured: Mapping[Subset, float]
+) -> list[dict[str, Any]]:
+    """For every number of layers; those that the method cannot choose are left out."""
+    evidence, parameters, found = evidence_of(scores), scores.parameters, []
+    for k in range(1, scores.layers + 1):
+        try:
+            one = select(evidence, parse_budget(k=k), parameters, strategy, structure=Structure())
+        except UserError:
+            continue  # not probed, or nothing to choose by
+        found.append(
+            {
+                "k": k,
+                "kept": one.kept,
+                "params": one.params,
+                "share": one.ratio_total,
+                "expected": expected.get(one.kept),
+                "measured": measured.get(one.kept),
+            }
+        )
+    return found

@@ -1,0 +1,202 @@
+"use strict";
+const data = JSON.parse(document.getElementById("data").textContent);
+const at = (id) => document.getElementById(id);
+const SVG = "http://www.w3.org/2000/svg";
+
+// Text always becomes text: nothing that a model, a label or a file is called can turn into markup.
+function make(name, attributes = {}, ...children) {
+  const node = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  node.append(...children);
+  return node;
+}
+function draw(name, attributes, text) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  if (text !== undefined) node.textContent = text;
+  return node;
+}
+const percent = (value, digits = 1) => (value === null ? "" : (100 * value).toFixed(digits) + " %");
+const points = (value) => (value === null ? "" : (100 * value).toFixed(2));
+const count = (value) => (value === null ? "" : value.toLocaleString("en"));
+const colour = (number) => `var(--c${number % 6})`;
+
+function tip(node, words) {
+  const show = (event) => {
+    const box = at("tip");
+    box.textContent = words;
+    box.hidden = false;
+    const place = event.clientX !== undefined && event.clientX > 0 ? event : node.getBoundingClientRect();
+    box.style.left = Math.min((place.clientX ?? place.x) + 12, innerWidth - box.offsetWidth - 8) + "px";
+    box.style.top = Math.max((place.clientY ?? place.y) - 36, 4) + "px";
+  };
+  const hide = () => { at("tip").hidden = true; };
+  node.setAttribute("tabindex", "0");
+  node.setAttribute("aria-label", words);
+  for (const event of ["mousemove", "focus"]) node.addEventListener(event, show);
+  for (const event of ["mouseleave", "blur"]) node.addEventListener(event, hide);
+}
+
+function summary() {
+  at("title").textContent = document.title = data.title;
+  const box = at("summary");
+  for (const words of data.lead) box.append(make("p", { class: "lead" }, words));
+  const cards = make("div", { class: "cards" });
+  for (const [value, words] of data.cards) cards.append(make("div", { class: "card" }, make("b", {}, value), make("span", {}, words)));
+  box.append(cards);
+}
+
+function fill(select, names) {
+  select.replaceChildren(...names.map((name, number) => make("option", { value: number }, name)));
+}
+
+function explore() {
+  if (!data.places.length) return;
+  at("explore").hidden = false;
+  const place = at("place"), method = at("method"), budget = at("budget");
+  fill(place, data.places.map((one) => one.name));
+  place.parentElement.hidden = data.places.length === 1;
+  const methods = () => {
+    const here = data.places[place.value];
+    fill(method, here.methods.map((one) => one.name));
+    method.value = Math.max(here.methods.findIndex((one) => one.name === here.chosen), 0);
+    budget.max = here.layers;
+    budget.value = here.k;
+    curves(here);
+    update();
+  };
+  const update = () => {
+    const here = data.places[place.value], rule = here.methods[method.value], k = Number(budget.value);
+    const found = rule.choices.find((one) => one.k === k);
+    at("k").textContent = k + " of " + here.layers;
+    const strip = at("strip");
+    strip.replaceChildren(...Array.from({ length: here.layers }, (_, layer) =>
+      make("i", { class: found && found.kept.includes(layer + 1) ? "kept" : "" }, String(layer + 1))));
+    strip.setAttribute("aria-label", found ? "kept layers: " + found.kept.join(", ") : "no such choice");
+    strip.dataset.kept = found ? found.kept.join(",") : "";
+    const rows = found ? [
+      ["parameters", count(found.params) + (found.share === null ? "" : " (" + percent(found.share) + " of the original)")],
+      ["expected " + here.metric, found.expected === null ? "not known" : points(found.expected) + " (" + here.how + ")"],
+      ["measured " + here.metric, found.measured === null ? "not trained" : points(found.measured)],
+    ] : [["", "this method keeps no " + k + " layers here"]];
+    at("figures").replaceChildren(...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+  };
+  place.addEventListener("change", methods);
+  for (const node of [method, budget]) node.addEventListener("input", update);
+  methods();
+}
+
+function scale(values, from, to) {
+  const low = Math.min(...values), high = Math.max(...values), room = high - low || 1;
+  return (value) => from + ((value - low) / room) * (to - from);
+}
+
+function frame(width, height, label) {
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label });
+  svg.append(draw("line", { class: "axis", x1: 50, x2: width - 12, y1: height - 34, y2: height - 34 }));
+  return svg;
+}
+
+function grid(svg, values, y, width) {
+  const low = Math.min(...values), high = Math.max(...values);
+  for (let step = 0; step <= 4; step++) {
+    const value = low + ((high - low) * step) / 4;
+    svg.append(draw("line", { class: "axis", x1: 50, x2: width - 12, y1: y(value), y2: y(value), "stroke-dasharray": "2 4" }));
+    svg.append(draw("text", { x: 44, y: y(value) + 4, "text-anchor": "end" }, (100 * value).toFixed(1)));
+  }
+}
+
+function legend(names) {
+  const box = make("div", { class: "legend" });
+  names.forEach((name, number) => {
+    const dot = make("i");
+    dot.style.background = colour(number);
+    box.append(make("span", {}, dot, name));
+  });
+  return box;
+}
+
+function curves(here) {
+  const width = 760, height = 260, svg = frame(width, height, "Scores over layers");
+  const every = here.probes.flatMap((probe) => [...probe.scores, ...probe.low, ...probe.high]);
+  const y = scale(every, height - 46, 14), x = (layer) => 60 + ((layer - 0.5) / here.layers) * (width - 80);
+  grid(svg, every, y, width);
+  const last = (here.methods.find((one) => one.name === here.chosen) ?? here.methods[0]).choices.find((one) => one.k === here.k);
+  for (const layer of last ? last.kept : []) svg.prepend(draw("rect", { x: x(layer) - (width - 80) / here.layers / 2, width: (width - 80) / here.layers, y: 8, height: height - 42, fill: "var(--faint)" }));
+  for (let layer = 1; layer <= here.layers; layer++) svg.append(draw("text", { x: x(layer), y: height - 16, "text-anchor": "middle" }, layer));
+  here.probes.forEach((probe, number) => {
+    const line = (values) => values.map((value, layer) => `${x(layer + 1)},${y(value)}`);
+    if (probe.low.length) svg.append(draw("polygon", { points: [...line(probe.low), ...line(probe.high).reverse()].join(" "), fill: colour(number), opacity: 0.15 }));
+    svg.append(draw("polyline", { points: line(probe.scores).join(" "), fill: "none", stroke: colour(number), "stroke-width": 2 }));
+    probe.scores.forEach((value, layer) => {
+      const dot = draw("circle", { class: "dot", cx: x(layer + 1), cy: y(value), r: 5, fill: colour(number) });
+      tip(dot, `${probe.name}, layer ${layer + 1}: ${points(value)}`);
+      svg.append(dot);
+    });
+  });
+  at("curves").replaceChildren(svg, legend(here.probes.map((probe) => probe.name)), make("p", { class: "legend" }, "Shaded: kept layers. " + here.probed));
+}
+
+function chart() {
+  const rows = data.rows, width = 760, height = 280, svg = frame(width, height, "Metric against parameters");
+  const names = [...new Set(rows.map((row) => row.method))];
+  const y = scale(rows.flatMap((row) => [row.low, row.high]), height - 46, 14);
+  const x = scale(rows.map((row) => Math.log(row.params)), 100, width - 70);
+  grid(svg, rows.flatMap((row) => [row.low, row.high]), y, width);
+  for (const size of new Set([Math.min(...rows.map((row) => row.params)), Math.max(...rows.map((row) => row.params))]))
+    svg.append(draw("text", { x: x(Math.log(size)), y: height - 16, "text-anchor": "middle" }, (size / 1e6).toPrecision(3) + "M"));
+  for (const row of rows) {
+    const number = names.indexOf(row.method);
+    const here = x(Math.log(row.params)) + 9 * (number - (names.length - 1) / 2);  // models of one size stand side by side
+    svg.append(draw("line", { x1: here, x2: here, y1: y(row.low), y2: y(row.high), stroke: colour(number), opacity: 0.5 }));
+    const dot = draw("circle", { class: "dot", cx: here, cy: y(row.value), r: 6, fill: colour(number) });
+    tip(dot, `${row.model ? row.model + ", " : ""}${row.method}${row.budget ? ", " + row.budget : ""}: ${points(row.value)} with ${count(row.params)} parameters`);
+    svg.append(dot);
+  }
+  at("chart").replaceChildren(svg, legend(names), make("p", { class: "legend" }, "Across: parameters, embeddings and head counted (logarithmic). Bars: " + data.bars));
+}
+
+function table() {
+  const columns = data.columns, node = at("models"), head = make("tr");
+  let order = null, down = false;
+  const body = make("tbody");
+  const write = () => {
+    const rows = [...data.rows];
+    if (order !== null) rows.sort((a, b) => {
+      const [one, other] = [a[order], b[order]];
+      const way = typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other));
+      return down ? -way : way;
+    });
+    body.replaceChildren(...rows.map((row) => make("tr", row.answer ? { class: "answer" } : {}, ...columns.map(([key, , kind]) =>
+      make("td", kind === "word" ? { class: "word" } : {}, kind === "points" ? points(row[key]) : kind === "percent" ? percent(row[key]) : kind === "count" ? count(row[key]) : String(row[key] ?? ""))))));
+  };
+  for (const [key, title, kind] of columns) {
+    const button = make("button", { type: "button" }, title), cell = make("th", { scope: "col", ...(kind === "word" ? { class: "word" } : {}) }, button);
+    button.addEventListener("click", () => {
+      down = order === key ? !down : kind !== "word";
+      order = key;
+      for (const other of head.children) other.removeAttribute("aria-sort");
+      cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+      write();
+    });
+    head.append(cell);
+  }
+  node.append(make("thead", {}, head), body);
+  write();
+}
+
+function theme() {
+  at("theme").addEventListener("click", () => {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+  });
+}
+
+summary();
+theme();
+if (data.rows.length) { chart(); table(); }
+explore();
+at("layers-title").parentElement.hidden = !data.places.length;
+at("notes").append(...data.notes.map((words) => make("li", {}, words)));
+for (const [name, value] of data.record) at("record").append(make("dt", {}, name), make("dd", {}, value));
