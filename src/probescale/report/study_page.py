@@ -7,6 +7,7 @@ from pathlib import Path
 from probescale.files import write_text
 from probescale.report.study import study_notes, study_table
 from probescale.report.study_figures import write_map, write_trade_off
+from probescale.report.study_html import study_page
 from probescale.study.comparing import comparisons
 from probescale.study.folder import StudyFolder
 from probescale.study.results import Results
@@ -14,9 +15,10 @@ from probescale.study.results import Results
 
 def write_study_report(folder: StudyFolder, results: Results) -> None:
     """Whatever is there is told, and what is not there is named."""
-    tables = study_table(results)
+    study, command = folder.study()
+    tables, found = study_table(results), comparisons(folder, results.rows)
     figures = _figures(folder.path, results) if results.rows else []
-    evidence = [f"- {one.sentence()}" for one in comparisons(folder, results.rows)]
+    evidence = [f"- {one.sentence()}" for one in found]
     parts = ["# ProbeScale: a study"]
     if not results.complete:
         parts += ["## Not complete", "\n".join(f"- {note}" for note in study_notes(results))]
@@ -32,6 +34,7 @@ def write_study_report(folder: StudyFolder, results: Results) -> None:
         ]
     parts += [f"![{path.stem}]({path.relative_to(folder.path)})" for path in figures]
     write_text(folder.path / "report.md", "\n\n".join(parts) + "\n")
+    write_text(folder.path / "report.html", study_page(folder, study, command, results, found))
     write_text(folder.path / "tables.tex", "\n\n".join(table.latex() for table in tables) + "\n")
 
 
