@@ -117,7 +117,7 @@ def write_result(
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes", chosen.kept)
     write_text(work / "report.md", report(task, measurer.loaded.family, scores, chosen, result))
-    write_text(work / "report.html", run_page(scores, chosen, result))
+    write_text(work / "report.html", run_page(scores, chosen, result, measurer.parameters))
     return result
 
 

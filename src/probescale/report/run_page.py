@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from probescale.models.parameters import Parameters
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import Measured, RunResult
 from probescale.report.page import Column, Page, place, render
@@ -23,7 +24,8 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def run_page(scores: ProbeScores, selection: Selection, result: RunResult) -> str:
+def run_page(scores: ProbeScores, selection: Selection, result: RunResult, parameters: Parameters | None = None) -> str:
+    """`parameters`: of the model that layers are cut from, as small as it was made beside them."""
     metric = result.metric.replace("_", " ")
     models = {"original": result.original, f"ProbeScale ({result.strategy})": result.subnetwork, **result.compared}
     chosen = result.subnetwork
@@ -44,7 +46,7 @@ def run_page(scores: ProbeScores, selection: Selection, result: RunResult) -> st
             rows=[_row(name, one, answer=one is chosen) for name, one in models.items()],
             columns=[(key, title or metric, kind) for key, title, kind in COLUMNS],
             bars="95 % over resampled dev examples.",
-            places=[place(result.task, scores, result.strategy, selection.k, metric, measured)],
+            places=[place(result.task, scores, result.strategy, selection.k, metric, measured, parameters)],
             notes=_notes(scores, selection, result),
             record=_record(result),
         )

@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from probescale.errors import UserError
+from probescale.models.parameters import Parameters
 from probescale.probing.scores import ProbeScores
 from probescale.selection.budget import parse_budget
 from probescale.selection.evidence import evidence_of
@@ -49,7 +50,13 @@ def render(page: Page) -> str:
 
 
 def place(
-    name: str, scores: ProbeScores, strategy: str, k: int, metric: str, measured: Mapping[Subset, float]
+    name: str,
+    scores: ProbeScores,
+    strategy: str,
+    k: int,
+    metric: str,
+    measured: Mapping[Subset, float],
+    parameters: Parameters | None = None,
 ) -> dict[str, Any]:
     """One model on one task: the probes, and what every method that has what it needs would keep."""
     probed = scores.subnetworks
@@ -58,7 +65,7 @@ def place(
         {"name": one, "choices": found}
         for one, known in STRATEGIES.items()
         if known.reads in ("nothing", "relevance") or getattr(scores, NEEDS.get(known.reads, "none"), None)
-        if (found := _choices(scores, one, expected, measured))
+        if (found := _choices(scores, parameters or scores.parameters, one, expected, measured))
     ]
     probes = [
         {"name": one, "scores": probe.scores, **_band(probe.measures.get(probe.metric))}
@@ -82,10 +89,14 @@ def _band(curve: Any) -> dict[str, Any]:  # noqa: ANN401 - a Curve, where the sc
 
 
 def _choices(
-    scores: ProbeScores, strategy: str, expected: Mapping[Subset, float], measured: Mapping[Subset, float]
+    scores: ProbeScores,
+    parameters: Parameters | None,
+    strategy: str,
+    expected: Mapping[Subset, float],
+    measured: Mapping[Subset, float],
 ) -> list[dict[str, Any]]:
     """For every number of layers; those that the method cannot choose are left out."""
-    evidence, parameters, found = evidence_of(scores), scores.parameters, []
+    evidence, found = evidence_of(scores), []
     for k in range(1, scores.layers + 1):
         try:
             one = select(evidence, parse_budget(k=k), parameters, strategy, structure=Structure())

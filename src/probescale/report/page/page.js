@@ -91,6 +91,8 @@ function scale(values, from, to) {
   return (value) => from + ((value - low) / room) * (to - from);
 }
 
+const room = (id) => Math.max(300, Math.min(900, at(id).clientWidth));  // letters stay as large on a phone
+
 function frame(width, height, label) {
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label });
   svg.append(draw("line", { class: "axis", x1: 50, x2: width - 12, y1: height - 34, y2: height - 34 }));
@@ -117,7 +119,7 @@ function legend(names) {
 }
 
 function curves(here) {
-  const width = 760, height = 260, svg = frame(width, height, "Scores over layers");
+  const width = room("curves"), height = 260, svg = frame(width, height, "Scores over layers");
   const every = here.probes.flatMap((probe) => [...probe.scores, ...probe.low, ...probe.high]);
   const y = scale(every, height - 46, 14), x = (layer) => 60 + ((layer - 0.5) / here.layers) * (width - 80);
   grid(svg, every, y, width);
@@ -138,7 +140,7 @@ function curves(here) {
 }
 
 function chart() {
-  const rows = data.rows, width = 760, height = 280, svg = frame(width, height, "Metric against parameters");
+  const rows = data.rows, width = room("chart"), height = 280, svg = frame(width, height, "Metric against parameters");
   const names = [...new Set(rows.map((row) => row.method))];
   const y = scale(rows.flatMap((row) => [row.low, row.high]), height - 46, 14);
   const x = scale(rows.map((row) => Math.log(row.params)), 100, width - 70);
@@ -196,7 +198,11 @@ function theme() {
 summary();
 theme();
 if (data.rows.length) { chart(); table(); }
-explore();
 at("layers-title").parentElement.hidden = !data.places.length;
+explore();
+addEventListener("resize", () => {
+  if (data.rows.length) chart();
+  if (data.places.length) curves(data.places[at("place").value]);
+});
 at("notes").append(...data.notes.map((words) => make("li", {}, words)));
 for (const [name, value] of data.record) at("record").append(make("dt", {}, name), make("dd", {}, value));

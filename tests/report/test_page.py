@@ -1,0 +1,147 @@
+"""report.html in a real browser: the slider, the sort, the theme; no error, no request."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from probescale.probing.scores import ProbeScores, load_scores
+from probescale.recovery.result import Measured, RunResult
+from probescale.report.page import Page, render
+from probescale.report.run_page import run_page
+from probescale.selection.budget import parse_budget
+from probescale.selection.evidence import evidence_of
+from probescale.selection.select import Selection, select
+
+EVIL = "</script><script>window.evil=1</script><img src=x onerror='window.evil=1'>"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> tuple[Path, ProbeScores, Selection, RunResult]:
+    """A run's figures, made up but for the layers, which the program chose."""
+    folder = tmp_path_factory.mktemp("page")
+    probe = {"scores": [0.6, 0.8, 0.7, 0.75, 0.65, 0.5], "weight": 1.0}
+    sizes = {"embeddings": 1000, "layers": [100] * 6, "rest": 10}
+    raw = {"task": f"sst2 {EVIL}", "layers": 6, "probes": {"task": probe}, "parameters": sizes}
+    (folder / "scores.json").write_text(json.dumps(raw))
+    scores = load_scores(folder / "scores.json")
+    chosen = select(evidence_of(scores), parse_budget(k=3), scores.parameters, "contiguous")
+    chosen.save(folder / "selection.json")
+
+    def measured(kept: tuple[int, ...], value: float) -> Measured:
+        return Measured(
+            kept=kept,
+            params=1010 + 100 * len(kept),
+            ratio_total=(1010 + 100 * len(kept)) / 1610,
+            ratio_layers=len(kept) / 6,
+            value=value,
+            interval=(value - 0.02, value + 0.02),
+            retention=value / 0.9,
+            seconds=1.0,
+        )
+
+    made = {"command": EVIL, "model": EVIL, "model_sha256": "0" * 64, "data_sha256": {}, "seed": 0, "versions": {}}
+    result = RunResult(
+        task=scores.task,
+        metric="accuracy",
+        split="dev",
+        examples=100,
+        recipe="made up",
+        strategy="contiguous",
+        original=measured((1, 2, 3, 4, 5, 6), 0.9),
+        subnetwork=measured(chosen.kept, 0.8),
+        compared={"top_k": measured((4, 5, 6), 0.85)},
+        retention=0.8 / 0.9,
+        provenance=made,
+    )
+    (folder / "report.html").write_text(run_page(scores, chosen, result, scores.parameters))
+    return folder, scores, chosen, result
+
+
+@pytest.fixture(scope="module")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        pytest.skip("no chromium here")
+    with playwright.sync_playwright() as started:
+        opened = started.chromium.launch(executable_path=program, args=["--no-sandbox", "--disable-gpu"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def page(browser, run):
+    """The page, which fails the test on any error in the console or request beyond the file itself."""
+    opened = browser.new_page(viewport={"width": 1000, "height": 900}, color_scheme="light")
+    faults: list[str] = []
+    opened.on("console", lambda message: faults.append(message.text) if message.type in ("error", "warning") else None)
+    opened.on("pageerror", lambda error: faults.append(str(error)))
+    opened.on("request", lambda request: faults.append(request.url) if request.url != address else None)
+    address = (run[0] / "report.html").as_uri()
+    opened.goto(address)
+    yield opened
+    opened.close()
+    assert faults == []
+
+
+def test_the_slider_shows_what_would_be_kept(page, run):
+    folder, scores, *_ = run
+    shown = lambda: page.locator("#strip").get_attribute("data-kept")  # noqa: E731
+    kept = json.loads((folder / "selection.json").read_text())["kept"]
+    assert shown() == ",".join(map(str, kept))
+    assert page.locator("#figures").inner_text().count("80.00") == 1  # measured
+    page.locator("#budget").focus()
+    page.keyboard.press("ArrowRight")
+    wider = select(evidence_of(scores), parse_budget(k=4), scores.parameters, "contiguous")
+    assert shown() == ",".join(map(str, wider.kept))
+    assert "not trained" in page.locator("#figures").inner_text()
+    page.locator("#method").select_option(label="top_k")
+    assert shown() == "3,4,5,6"
+    assert "1,410" in page.locator("#figures").inner_text()
+
+
+def test_the_table_sorts_both_ways(page):
+    values = lambda: page.locator("#models tbody tr td:nth-child(6)").all_inner_texts()  # noqa: E731
+    assert values() == ["90.00", "80.00", "85.00"]
+    heading = page.get_by_role("button", name="accuracy")
+    heading.click()
+    assert values() == ["90.00", "85.00", "80.00"]
+    heading.press("Enter")
+    assert values() == ["80.00", "85.00", "90.00"]
+    assert page.locator("th[aria-sort=ascending]").count() == 1
+
+
+def test_light_and_dark(page):
+    colour = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
+    light = colour()
+    page.locator("#theme").click()
+    dark = colour()
+    assert light != dark
+    page.locator("#theme").press("Enter")
+    assert colour() == light
+
+
+def test_a_phone_shows_all_of_it(page):
+    page.set_viewport_size({"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_names_stay_text(page, run):
+    assert page.evaluate("window.evil") is None
+    assert EVIL in page.locator("#title").inner_text()
+    assert (run[0] / "report.html").stat().st_size < 3e6
+
+
+def test_figures_are_told_where_they_stand(page):
+    dot = page.locator("#chart circle").nth(1)
+    dot.hover()
+    assert "80.00 with 1,310 parameters" in page.locator("#tip").inner_text()
+
+
+def test_no_number_becomes_no_page():
+    with pytest.raises(ValueError, match="JSON"):
+        render(Page("t", [], [("nan", "x")], [{"value": float("nan")}], [], "", [], [], []))
