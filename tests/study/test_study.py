@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
+import threading
 import time
 
+import psutil
 import pytest
 from ruamel.yaml import YAML
 from study_settings import settings
@@ -96,3 +100,29 @@ def test_a_cell_that_fails_costs_itself_alone(model_folder, task_files, tmp_path
     assert list(results.broken) == [bad]
     assert "left alone" in results.broken[bad] or "already exists" in results.broken[bad]
     assert [row.strategy for row in results.rows] == ["original", "top_k"]
+
+
+def kill_a_worker(folder, killed: list[int]) -> None:
+    """The Ray worker that has begun the first cell, as soon as it has."""
+    for _ in range(1200):
+        if list((folder / "cells").glob("*.partial")):
+            workers = [one for one in psutil.Process().children(recursive=True) if "ray::" in " ".join(one.cmdline())]
+            busy = [one for one in workers if "_job" in " ".join(one.cmdline())]
+            if busy:
+                killed.append(busy[0].pid)
+                os.kill(busy[0].pid, signal.SIGKILL)
+                return
+        time.sleep(0.1)
+
+
+def test_on_ray_a_killed_worker_costs_nothing_but_time(whole, model_folder, task_files, tmp_path, monkeypatch):
+    pytest.importorskip("ray", reason='pip install "probescale[ray]"')
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # tests beside this one would leave its workers nothing
+    killed: list[int] = []
+    watcher = threading.Thread(target=kill_a_worker, args=(tmp_path / "ray", killed))
+    watcher.start()
+    results = run_study(study_of(settings(model_folder, task_files, engine="ray")), tmp_path / "ray")
+    watcher.join()
+    assert killed
+    assert results.complete
+    assert rows_of(tmp_path / "ray") == rows_of(whole[1])
