@@ -26,6 +26,7 @@ from probescale.probing.scores import ProbeScores, load_scores
 from probescale.progress import console
 from probescale.provenance import provenance
 from probescale.recovery.answers import write_predictions
+from probescale.recovery.regressions import regressions
 from probescale.recovery.result import Measured, RunResult
 from probescale.report.figure import write_figure
 from probescale.report.markdown import report
@@ -113,11 +114,14 @@ def write_result(
     models = {"original": original, chosen.strategy: subnetwork, **compared}
     said = {name: measurer.answers(one, None if name == "original" else original) for name, one in models.items()}
     write_predictions(work / "predictions.csv", task, said)
+    changed = regressions(task, said["original"], said[chosen.strategy])
+    if changed:
+        changed.save(work / "regressions.json")
     chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes", chosen.kept)
-    write_text(work / "report.md", report(task, measurer.loaded.family, scores, chosen, result))
-    write_text(work / "report.html", run_page(scores, chosen, result, measurer.parameters))
+    write_text(work / "report.md", report(task, measurer.loaded.family, scores, chosen, result, changed))
+    write_text(work / "report.html", run_page(scores, chosen, result, measurer.parameters, changed))
     return result
 
 

@@ -37,11 +37,12 @@ def write_predictions(path: Path, task: Task, answers: Mapping[str, np.ndarray])
     writer.writerow(["row", *columns])
     names = task.train.names
     for number, row in enumerate(zip(*columns.values(), strict=True), 1):
-        writer.writerow([number, *(_words(one, names) for one in row)])
+        writer.writerow([number, *(in_words(one, names) for one in row)])
     write_text(path, text.getvalue())
 
 
-def _words(answer: Any, names: tuple[str, ...]) -> str:  # noqa: ANN401 - as the kind of task has it
+def in_words(answer: Any, names: tuple[str, ...]) -> str:  # noqa: ANN401 - as the kind of task has it
+    """A label's name, the names of tags with spaces between, or a number."""
     if isinstance(answer, tuple):
         return " ".join(names[tag] if tag >= 0 else "-" for tag in answer)
     return names[answer] if names else f"{answer:.6g}"

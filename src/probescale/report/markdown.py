@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from probescale.models.family import Family
 from probescale.probing.scores import ProbeScores
+from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
 from probescale.report.probes import probe_notes
+from probescale.report.regressions import regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table, layers_text
 from probescale.selection.select import Selection
 from probescale.tasks.spans import is_spans
 from probescale.tasks.task import Task
 
 
-def report(task: Task, family: Family, scores: ProbeScores, selection: Selection, result: RunResult) -> str:
+def report(
+    task: Task,
+    family: Family,
+    scores: ProbeScores,
+    selection: Selection,
+    result: RunResult,
+    changed: Regressions | None = None,
+) -> str:
     comparison, layers = comparison_table(result), layer_table(scores, selection.kept)
     return "\n\n".join(
         [
@@ -27,12 +36,17 @@ def report(task: Task, family: Family, scores: ProbeScores, selection: Selection
             layers.markdown(),
             "![Probe scores over layers](probes.svg)",
             _how(task, scores, selection),
+            *(_worse(changed) if changed else []),
             "## To use it",
             _usage(task, family),
             "## To make it again",
             _record(result),
         ]
     ) + "\n"  # fmt: skip
+
+
+def _worse(changed: Regressions) -> list[str]:
+    return ["## What became worse", regression_sentence(changed), regression_table(changed).markdown()]
 
 
 def _summary(selection: Selection, result: RunResult) -> str:

@@ -6,9 +6,11 @@ from typing import Any
 
 from probescale.models.parameters import Parameters
 from probescale.probing.scores import ProbeScores
+from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import Measured, RunResult
 from probescale.report.page import Column, Page, place, render
 from probescale.report.probes import probe_notes
+from probescale.report.regressions import regression_sentence
 from probescale.report.tables import layers_text
 from probescale.selection.select import Selection
 
@@ -24,7 +26,13 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def run_page(scores: ProbeScores, selection: Selection, result: RunResult, parameters: Parameters | None = None) -> str:
+def run_page(
+    scores: ProbeScores,
+    selection: Selection,
+    result: RunResult,
+    parameters: Parameters | None = None,
+    changed: Regressions | None = None,
+) -> str:
     """`parameters`: of the model that layers are cut from, as small as it was made beside them."""
     metric = result.metric.replace("_", " ")
     models = {"original": result.original, f"ProbeScale ({result.strategy})": result.subnetwork, **result.compared}
@@ -47,6 +55,7 @@ def run_page(scores: ProbeScores, selection: Selection, result: RunResult, param
             columns=[(key, title or metric, kind) for key, title, kind in COLUMNS],
             bars="95 % over resampled dev examples.",
             places=[place(result.task, scores, result.strategy, selection.k, metric, measured, parameters)],
+            changed=_changed(changed),
             notes=_notes(scores, selection, result),
             record=_record(result),
         )
@@ -86,6 +95,12 @@ def _row(name: str, one: Measured, *, answer: bool) -> dict[str, Any]:
         "retention": one.retention,
         "answer": answer,
     }
+
+
+def _changed(changed: Regressions | None) -> dict[str, Any] | None:
+    if changed is None:
+        return None
+    return {"sentence": regression_sentence(changed), **changed.model_dump(mode="json", include={"slices", "examples"})}
 
 
 def _notes(scores: ProbeScores, selection: Selection, result: RunResult) -> list[str]:

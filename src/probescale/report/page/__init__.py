@@ -33,6 +33,7 @@ class Page(NamedTuple):
     places: Sequence[Mapping[str, Any]]  # a model on a task, to explore
     notes: Sequence[str]
     record: Sequence[tuple[str, str]]
+    changed: Mapping[str, Any] | None = None  # what became worse
 
 
 def render(page: Page) -> str:

@@ -187,6 +187,20 @@ function table() {
   write();
 }
 
+function changed() {
+  if (!data.changed) return;
+  at("changed").hidden = false;
+  at("changed-words").textContent = data.changed.sentence;
+  const rows = (node, titles, values) => node.append(
+    make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col", class: "word" }, title)))),
+    make("tbody", {}, ...values.map((row) => make("tr", {}, ...row.map((value) => make("td", { class: "word" }, String(value)))))));
+  rows(at("slices"), ["rows of dev", "count", "original right", "smaller right", "newly wrong", "newly right"],
+    data.changed.slices.map((one) => [one.name, count(one.rows), percent(one.original), percent(one.small), one.newly_wrong, one.newly_right]));
+  rows(at("examples").querySelector("table"), ["row", "right", "original", "smaller", "text"],
+    data.changed.examples.map((one) => [one.row, one.right, one.original, one.small, one.text]));
+  at("examples").hidden = !data.changed.examples.length;
+}
+
 function theme() {
   at("theme").addEventListener("click", () => {
     const root = document.documentElement;
@@ -200,6 +214,7 @@ theme();
 if (data.rows.length) { chart(); table(); }
 at("layers-title").parentElement.hidden = !data.places.length;
 explore();
+changed();
 addEventListener("resize", () => {
   if (data.rows.length) chart();
   if (data.places.length) curves(data.places[at("place").value]);

@@ -1,0 +1,123 @@
+"""What a smaller model newly gets wrong, and where: by length, label, negation, rare words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from probescale.files import Record
+from probescale.recovery.answers import in_words
+from probescale.tasks.data import Data, TaggedSentences
+from probescale.tasks.task import Task
+
+SHOWN = 25  # examples that are kept
+LONGEST = 300  # characters of an example
+NEGATIONS = re.compile(r"\b(no|not|never|none|nobody|nothing|neither|nor|without|hardly|cannot)\b|n['\u2019]t\b", re.I)
+
+
+class Slice(Record):
+    """A part of dev, and how both models fare on it."""
+
+    name: str
+    rows: int
+    original: float  # share of rows that are right
+    small: float
+    newly_wrong: int
+    newly_right: int
+
+
+class Example(Record):
+    row: int  # of dev, from 1
+    text: str
+    right: str
+    original: str
+    small: str
+
+
+class Regressions(Record):
+    """Saved as regressions.json."""
+
+    agreement: float  # share of rows on which both say the same
+    newly_wrong: int
+    newly_right: int
+    slices: tuple[Slice, ...]  # all rows first
+    examples: tuple[Example, ...]
+
+
+def regressions(task: Task, original: np.ndarray, small: np.ndarray) -> Regressions | None:
+    """None for numbers, which are not right or wrong. Of tags, a sentence is right when all of its tags are."""
+    if task.kind == "number":
+        return None
+    gold = task.gold
+    was, now = (np.array([_is_right(a, b) for a, b in zip(gold, said, strict=True)]) for said in (original, small))
+    texts = _texts(task.dev)
+    worse = np.flatnonzero(was & ~now)
+    return Regressions(
+        agreement=float(np.mean([a == b for a, b in zip(original, small, strict=True)])),
+        newly_wrong=len(worse),
+        newly_right=int((now & ~was).sum()),
+        slices=tuple(_slice(name, rows, was, now) for name, rows in _slices(task, texts).items() if rows.any()),
+        examples=tuple(
+            Example(
+                row=int(row) + 1,
+                text=texts[row][:LONGEST],
+                **{name: in_words(said[row], task.train.names) for name, said in
+                   (("right", gold), ("original", original), ("small", small))},
+            )
+            for row in worse[:SHOWN]
+        ),
+    )  # fmt: skip
+
+
+def _is_right(gold: Any, said: Any) -> bool:  # noqa: ANN401 - as the kind of task has it
+    """A word without a tag cannot be wrong."""
+    if isinstance(gold, tuple):
+        return all(wanted in (-1, found) for wanted, found in zip(gold, said, strict=True))
+    return bool(gold == said)
+
+
+def _slices(task: Task, texts: Sequence[str]) -> dict[str, np.ndarray]:
+    lengths = np.array([len(text.split()) for text in texts])
+    short, long = np.quantile(lengths, [1 / 3, 2 / 3])
+    seen = {word for text in _texts(task.train) for word in _split(text)}
+    found = {
+        "all": np.ones(len(texts), bool),
+        f"short (at most {short:.0f} words)": lengths <= short,
+        "of middle length": (lengths > short) & (lengths <= long),
+        f"long (over {long:.0f} words)": lengths > long,
+        "with a negation": _where(texts, lambda text: NEGATIONS.search(text) is not None),
+        "with a word that train does not have": _where(texts, lambda text: any(w not in seen for w in _split(text))),
+    }
+    if task.kind == "class":
+        gold = task.gold
+        found |= {f"label {name}": gold == number for number, name in enumerate(task.train.names)}
+    return found
+
+
+def _slice(name: str, rows: np.ndarray, was: np.ndarray, now: np.ndarray) -> Slice:
+    was, now = was[rows], now[rows]
+    return Slice(
+        name=name,
+        rows=int(rows.sum()),
+        original=float(was.mean()),
+        small=float(now.mean()),
+        newly_wrong=int((was & ~now).sum()),
+        newly_right=int((now & ~was).sum()),
+    )
+
+
+def _where(texts: Sequence[str], holds: Callable[[str], bool]) -> np.ndarray:
+    return np.array([holds(text) for text in texts])
+
+
+def _split(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def _texts(data: Data) -> list[str]:
+    if isinstance(data, TaggedSentences) or data.pairs is None:
+        return list(data.texts)
+    return [f"{text} | {pair}" for text, pair in zip(data.texts, data.pairs, strict=True)]
