@@ -48,7 +48,7 @@ def bert_run(tmp_path_factory, model_folder, task_files):
 def test_what_a_run_writes(bert_run):
     out = bert_run[1]
     names = {"config.yaml", "scores.json", "selection.json", "model", "metrics.json", "report.md"}
-    names |= {"probes.svg", "probes.png", "predictions.csv", "report.html", "regressions.json"}
+    names |= {"probes.svg", "probes.png", "predictions.csv", "report.html", "regressions.json", "bias.json"}
     assert {p.name for p in out.iterdir()} == names
     assert not list(out.parent.glob("*.partial"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from probescale.config import RunConfig
+from probescale.files import write_json
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
 from probescale.models.parent import parents_answers
@@ -17,6 +19,7 @@ from probescale.models.shrink import Shrink, Shrinker
 from probescale.models.surgery import extract, record_of, save_model
 from probescale.progress import waiting
 from probescale.recovery.answers import load_answers, save_answers
+from probescale.recovery.bias import Bias, swayed
 from probescale.recovery.predict import predict
 from probescale.recovery.recipe import described
 from probescale.recovery.recover import recover
@@ -24,11 +27,12 @@ from probescale.recovery.result import Measured
 from probescale.recovery.teacher import Lessons, teach
 from probescale.selection.select import Selection
 from probescale.subsets import Subset, name_of
+from probescale.tasks.data import Examples
 from probescale.tasks.metrics import interval
 from probescale.tasks.task import Task
 from probescale.tasks.unlabelled import changed_copies, joined
 
-ANSWERS = ".answers.json"
+ANSWERS, SWAYED = ".answers.json", ".swayed.json"
 TEACHER = "teacher"  # what the fine-tuned original answered; in the run's folder while the run lasts
 
 
@@ -95,6 +99,9 @@ class Measurer:
         if hold(measured):
             self.held = (kept, model)
         save_answers(path.with_suffix(ANSWERS), predicted)
+        if isinstance(self.task.train, Examples) and self.task.kind == "class":
+            found = swayed(model, self.task.train, max_length=self.config.model.max_length)
+            write_json(path.with_suffix(SWAYED), [one.model_dump() for one in found])
         measured.save(path)
         return measured
 
@@ -102,6 +109,14 @@ class Measurer:
         """What a measured model said on dev."""
         whole = self._is_whole(measured.kept, original)
         return load_answers(self._place(measured.kept, whole=whole).with_suffix(ANSWERS))
+
+    def bias(self, original: Measured, small: Measured) -> Bias | None:
+        """How names and pronouns move the answers of both; None where answers are not classes of texts."""
+        whole = self._place(original.kept, whole=True).with_suffix(SWAYED)
+        cut = self._place(small.kept, whole=self._is_whole(small.kept, original)).with_suffix(SWAYED)
+        if not whole.exists():
+            return None
+        return Bias(**{name: json.loads(path.read_text()) for name, path in (("original", whole), ("small", cut))})
 
     def _is_whole(self, kept: Subset, original: Measured | None) -> bool:
         return kept == self.original and (original is None or not self.shrink)

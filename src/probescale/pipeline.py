@@ -117,11 +117,14 @@ def write_result(
     changed = regressions(task, said["original"], said[chosen.strategy])
     if changed:
         changed.save(work / "regressions.json")
+    bias = measurer.bias(original, subnetwork)
+    if bias:
+        bias.save(work / "bias.json")
     chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes", chosen.kept)
-    write_text(work / "report.md", report(task, measurer.loaded.family, scores, chosen, result, changed))
-    write_text(work / "report.html", run_page(scores, chosen, result, measurer.parameters, changed))
+    write_text(work / "report.md", report(task, measurer.loaded.family, scores, chosen, result, changed, bias))
+    write_text(work / "report.html", run_page(scores, chosen, result, measurer.parameters, changed, bias))
     return result
 
 

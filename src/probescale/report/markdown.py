@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from probescale.models.family import Family
 from probescale.probing.scores import ProbeScores
+from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
 from probescale.report.probes import probe_notes
-from probescale.report.regressions import regression_sentence, regression_table
+from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table, layers_text
 from probescale.selection.select import Selection
 from probescale.tasks.spans import is_spans
@@ -21,6 +22,7 @@ def report(
     selection: Selection,
     result: RunResult,
     changed: Regressions | None = None,
+    bias: Bias | None = None,
 ) -> str:
     comparison, layers = comparison_table(result), layer_table(scores, selection.kept)
     return "\n\n".join(
@@ -37,6 +39,7 @@ def report(
             "![Probe scores over layers](probes.svg)",
             _how(task, scores, selection),
             *(_worse(changed) if changed else []),
+            *(["## Names and pronouns", bias_sentence(bias), bias_table(bias).markdown()] if bias else []),
             "## To use it",
             _usage(task, family),
             "## To make it again",

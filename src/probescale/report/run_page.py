@@ -6,11 +6,12 @@ from typing import Any
 
 from probescale.models.parameters import Parameters
 from probescale.probing.scores import ProbeScores
+from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import Measured, RunResult
 from probescale.report.page import Column, Page, place, render
 from probescale.report.probes import probe_notes
-from probescale.report.regressions import regression_sentence
+from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.tables import layers_text
 from probescale.selection.select import Selection
 
@@ -32,6 +33,7 @@ def run_page(
     result: RunResult,
     parameters: Parameters | None = None,
     changed: Regressions | None = None,
+    bias: Bias | None = None,
 ) -> str:
     """`parameters`: of the model that layers are cut from, as small as it was made beside them."""
     metric = result.metric.replace("_", " ")
@@ -56,7 +58,7 @@ def run_page(
             bars="95 % over resampled dev examples.",
             places=[place(result.task, scores, result.strategy, selection.k, metric, measured, parameters)],
             changed=_changed(changed),
-            notes=_notes(scores, selection, result),
+            notes=[*_notes(scores, selection, result), *([bias_sentence(bias)] if bias else [])],
             record=_record(result),
         )
     )
