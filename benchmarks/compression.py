@@ -30,7 +30,7 @@ MEASURED = Path(__file__).with_name("compressed.jsonl")
 WORK = ROOT / ".cache" / "compression"
 LABELLED, UNLABELLED, COPIES = 3000, {"sst2": 60_000, "qnli": 3_700}, {"sst2": 0, "qnli": 1}
 RECIPE = {
-    "epochs": 1,
+    "epochs": 2,  # of labelled and unlabelled texts together
     "learning_rate": 2e-4,
     "batch_size": 32,
     "dropout": 0.0,
@@ -95,6 +95,7 @@ def config_of(study: Study, seed: int, ratio: str, strategy: str, *, distil: boo
     about = TASKS[study.task]
     columns = {"text": about["text"], **({"pair": about["pair"]} if "pair" in about else {})}
     recipe = {**RECIPE, "distil": distil, "augment": COPIES[study.task] if distil else 0}
+    recipe |= {} if distil else {"epochs": RECIPE["original"]["epochs"]}  # on the labelled ones alone, as the original
     return RunConfig.model_validate(
         {
             "model": {"source": study.source, "max_length": MAX_LENGTH},
