@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -78,8 +79,7 @@ def commands() -> str:
         "# Command line",
         "`probescale COMMAND --help` says the same. Exit code 2: something in the input is wrong.",
     ]
-    group: Any = typer.main.get_command(app)
-    for name, command in group.commands.items():
+    for name, command in _every(typer.main.get_command(app)):
         arguments = [p for p in command.params if p.param_type_name == "argument"]
         options = [p for p in command.params if p.param_type_name == "option" and p.name != "help"]
         usage = " ".join(
@@ -89,6 +89,15 @@ def commands() -> str:
         rows += [f"| `{', '.join(p.opts)}` | {p.help}{_option_default(p.default, p.show_default)} |" for p in options]
         lines += [f"## {name}", command.help, f"```\n{usage}\n```", "\n".join(["| | |", "| --- | --- |", *rows])]
     return "\n\n".join(lines) + "\n"
+
+
+def _every(group: Any, path: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - click's group
+    """Commands in the order of --help, those of a group under its name."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _every(command, f"{name} ")
+        else:
+            yield f"{path}{name}", command
 
 
 def _option_default(value: object, shown: object) -> str:
