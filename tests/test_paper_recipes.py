@@ -53,6 +53,7 @@ def test_a_small_twin_runs(path, model_folder, tmp_path):
     raw["model"] = {"source": str(model_folder(family)), "max_length": 48}
     raw["selection"]["k"] = 2
     raw["recovery"] |= {"epochs": 1, "learning_rate": 1e-3}
+    raw["probing"] = {"penalties": [0.01], "code_length": False}
     raw["task"] |= _data(tmp_path, paired="qnli" in path.stem)
     for probe in raw["task"].get("probes", []):
         if "data" in probe:

@@ -17,6 +17,7 @@ import pytest
 from ruamel.yaml import YAML
 from study_settings import settings
 
+from probescale.report.study_page import write_study_report
 from probescale.study.cells import study_of
 from probescale.study.folder import StudyFolder
 from probescale.study.results import read_results
@@ -57,6 +58,26 @@ def test_every_cell_is_a_run_and_shared_work_is_done_once(whole):
         measured[0]["original"]["value"], *(one["subnetwork"]["value"] for one in measured)
     ]  # fmt: skip
     assert measured[0]["original"] == measured[1]["original"]  # trained once: its time is the same, too
+
+
+def test_every_number_of_the_report_is_in_the_results(whole):
+    _, folder, results = whole
+    write_study_report(StudyFolder(folder), results)
+    rows = {row["cell"]: row for row in rows_of(folder)}
+    page = (folder / "report.html").read_text()
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    shown = [(one["params"], one["total"], one["of_layers"], one["value"], one["retention"], one["agreement"])
+             for one in data["rows"]]  # fmt: skip
+    names = ("params", "ratio_total", "ratio_layers", "value", "retention", "agreement")
+    assert shown == [tuple(json.loads(row[name]) for name in names) for row in rows.values()]
+    for choice in (one for method in data["places"][0]["methods"] for one in method["choices"]):
+        kept = " ".join(map(str, choice["kept"]))
+        measured = [float(row["value"]) for row in rows.values() if row["layers"] == kept]
+        assert choice["measured"] == (pytest.approx(sum(measured) / len(measured)) if measured else None)
+    table = (folder / "report.md").read_text()
+    assert all(f"{100 * float(row['value']):.2f}" in table for row in rows.values())
+    assert all(f"{100 * float(row['value']):.2f}" in (folder / "tables.tex").read_text() for row in rows.values())
+    assert (folder / "figures" / "bert-tiny-trade-off.svg").is_file()
 
 
 def test_a_study_killed_at_random_moments_ends_with_the_same_results(whole, model_folder, task_files, tmp_path):
