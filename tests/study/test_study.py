@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -110,17 +111,20 @@ def test_a_broken_cell_is_named_and_the_others_are_told(whole):
     assert [row.strategy for row in results.rows] == ["original", "top_k"]
 
 
-def test_a_cell_that_fails_costs_itself_alone(model_folder, task_files, tmp_path):
-    study = study_of(settings(model_folder, task_files))
-    bad = study.cells[0].name
-    folder = StudyFolder(tmp_path / "out")
-    folder.cell(bad).mkdir(parents=True)
+def test_a_cell_that_fails_costs_itself_alone_and_is_tried_again(whole, tmp_path):
+    study, finished, _ = whole
+    folder, bad = StudyFolder(tmp_path / "out"), study.cells[0].name
+    shutil.copytree(finished, folder.path)
+    shutil.rmtree(folder.cell(bad))
+    folder.cell(bad).mkdir()
     (folder.cell(bad) / "mine.txt").write_text("not a run")  # which no cell may replace
-    (folder.path / "study.json").write_text(json.dumps({"command": "python", "settings": study.raw}))
     results = run_study(study, folder.path)
     assert list(results.broken) == [bad]
-    assert "left alone" in results.broken[bad] or "already exists" in results.broken[bad]
+    assert "already exists" in results.broken[bad]
     assert [row.strategy for row in results.rows] == ["original", "top_k"]
+    shutil.rmtree(folder.cell(bad))
+    assert run_study(study, folder.path).complete
+    assert rows_of(folder.path) == rows_of(finished)
 
 
 def kill_a_worker(folder, killed: list[int]) -> None:
