@@ -25,10 +25,10 @@ def test_pairs_differ_in_one_or_two_words():
 def test_a_model_that_reads_nothing_is_not_swayed_and_one_that_reads_is(model_folder, like):
     loaded = load_classifier(str(model_folder("bert")), None, ("-", "+"), 0)
     with torch.no_grad():
-        loaded.model.classifier.weight *= 50
+        loaded.model.get_parameter("classifier.weight").mul_(50)
     assert sum(one.shift for one in swayed(loaded, like)) > 0
     with torch.no_grad():
-        loaded.model.classifier.weight.zero_()
+        loaded.model.get_parameter("classifier.weight").zero_()
     found = swayed(loaded, like)
     assert [one.pairs for one in found] == [32, 32, 8]
     assert {one.changed for one in found} == {one.shift for one in found} == {0.0}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -13,15 +13,13 @@ from probescale.cli.app import app
 from probescale.cli.options import Config, Set, show
 
 if TYPE_CHECKING:
-    import click
-
     from probescale.study.scheduling import Progress
 
 
 class RunByDefault(TyperGroup):
     """`study CONFIG` is `study run CONFIG`."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - click's, as typer carries it
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             args = ["run", *args]
         return super().parse_args(ctx, args)

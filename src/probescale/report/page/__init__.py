@@ -37,7 +37,7 @@ class Page(NamedTuple):
 
 
 def render(page: Page) -> str:
-    parts = files(__package__)
+    parts = files("probescale.report.page")
     text = parts.joinpath("page.html").read_text(encoding="utf-8")
     # JSON inside of HTML: a < must not be able to end the script.
     data = json.dumps(page._asdict(), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
