@@ -7,11 +7,13 @@ import os
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports the hub client: tests make no network call
 
 import random
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
@@ -32,6 +34,7 @@ from transformers import (
     set_seed,
 )
 
+from probescale.models import proof
 from probescale.models.family import Family
 
 SHARED = Path(__file__).parents[2] / "shared"  # real data and weights; absent in most checkouts
@@ -40,6 +43,58 @@ LAYERS = 4
 GOOD = ["good", "great", "fine", "lovely", "brilliant", "warm", "charming", "funny"]
 BAD = ["bad", "awful", "poor", "dull", "boring", "cold", "clumsy", "tedious"]
 THINGS = ["film", "plot", "story", "cast", "script", "scene", "ending", "score", "music", "hero"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests first: at the end, no core waits for another one's long file."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+# A process that has stock libraries loaded and nothing of ours; every proof gets a fork of it, as new as a fresh one.
+STOCK = """
+import os, sys, traceback
+import safetensors.torch, torch, transformers
+transformers.AutoTokenizer, transformers.BertForSequenceClassification, transformers.PreTrainedTokenizerFast
+for line in sys.stdin:
+    scratch, start, program = line.rstrip().split(chr(9))
+    if child := os.fork():
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        continue
+    os.chdir(scratch)
+    sys.argv = ["-c", program, "jobs.json"]
+    os.dup2(os.open("stderr", os.O_WRONLY | os.O_CREAT), 2)
+    try:
+        exec(start, {"__name__": "__main__"})
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+    os._exit(0)
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_proofs() -> Iterator[None]:
+    """Most of a proof's time is the import of transformers: tests of the command line pay for it, others need not."""
+    server: subprocess.Popen[str] | None = None
+
+    def run_forked(scratch: str) -> subprocess.CompletedProcess[str]:
+        nonlocal server
+        server = server or subprocess.Popen([sys.executable, "-c", STOCK], stdin=PIPE, stdout=PIPE, text=True)
+        assert server.stdin
+        assert server.stdout
+        server.stdin.write(f"{scratch}\t{proof.START}\t{proof.fresh.__file__}\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        said = Path(scratch, "stderr")
+        return subprocess.CompletedProcess([], code, "", said.read_text() if said.exists() else "")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(proof, "run_fresh", run_forked)
+        yield
+    if server:
+        server.kill()
+        server.wait()
 
 
 def sentence(rng: random.Random, positive: bool) -> str:

@@ -10,6 +10,7 @@ from probescale.checks import check, load_config
 from probescale.config import RunConfig
 from probescale.configfile import parse, read_yaml, set_value, to_yaml
 from probescale.errors import Problems, UserError
+from probescale.study.cells import study_of
 from probescale.tasks.builtin import builtin_tasks, fill_in
 
 HOME = Path(__file__).parents[1]
@@ -27,9 +28,9 @@ def raw(model_folder, task_files):
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.name)
 def test_shipped_configs_parse_and_say_how_to_run_them(path):
-    verb = "probe" if path.name.startswith("probe") else "run"
+    verb = next((verb for verb in ("probe", "study") if path.name.startswith(verb)), "run")
     assert path.read_text().splitlines()[0].startswith(f"# probescale {verb} {path.relative_to(HOME)}")
-    config = parse(fill_in(read_yaml(path)))
+    config = study_of(read_yaml(path)).cells[0].config if verb == "study" else parse(fill_in(read_yaml(path)))
     assert config.selection.strategy == ("contiguous" if path.parent.name == "paper" else "stitched")
 
 

@@ -90,14 +90,18 @@ def check_folders(checks: Sequence[FolderCheck]) -> list[Proof | ProofFailed]:
         outs = [Path(scratch) / str(number) for number in range(len(checks))]
         jobs = [_job(check, out) for check, out in zip(checks, outs, strict=True)]
         (Path(scratch) / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
-        # From an empty folder: no file beside the program or the user can be imported by mistake.
-        command = [sys.executable, "-c", START, fresh.__file__, "jobs.json"]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=scratch)
+        done = run_fresh(scratch)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
             hint = "it was killed; is there enough memory?" if done.returncode < 0 else NOT_UNDERSTOOD
             raise ProofFailed(f"the fresh process that loads the saved model died: {reason}", hint=hint)
         return [_judged(check, out) for check, out in zip(checks, outs, strict=True)]
+
+
+def run_fresh(scratch: str) -> subprocess.CompletedProcess[str]:
+    """The program, with jobs.json of a folder that holds nothing else to import by mistake."""
+    command = [sys.executable, "-c", START, fresh.__file__, "jobs.json"]
+    return subprocess.run(command, capture_output=True, text=True, cwd=scratch, check=False)
 
 
 def _job(check: FolderCheck, out: Path) -> dict[str, Any]:
