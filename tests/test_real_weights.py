@@ -123,7 +123,7 @@ def test_the_papers_two_qnli_probes_on_real_data():
                     {"name": "pos", "weight": 0.5, "pooling": "token", "data": words},
                 ],
             },
-            "probing": {"max_examples": 1500, "penalties": [0.01, 0.1], "selectivity": False, "code_length": False},
+            "probing": {"max_examples": 1500, "penalties": [0.01], "selectivity": False, "code_length": False},
             "selection": {"k": 6},
         }
     )
@@ -151,7 +151,7 @@ def test_pos_is_known_and_its_control_task_is_not():
             },
             "probing": {
                 "max_examples": 6000,
-                "penalties": [0.01, 0.1],
+                "penalties": [0.01],
                 "code_length": False,
                 "random_weights": True,
             },

@@ -87,7 +87,7 @@ def test_a_study_killed_at_random_moments_ends_with_the_same_results(whole, mode
     YAML().dump(settings(model_folder, task_files), path)
     words = [sys.executable, "-m", "probescale", "study", str(path), "--out", str(tmp_path / "out")]
     rng = random.Random(4)
-    for _ in range(3):
+    for _ in range(2):
         with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             time.sleep(rng.uniform(5, 15))
             process.kill()
