@@ -46,6 +46,7 @@ def test_it_is_the_papers_method_and_its_counts_are_those_of_the_real_model(path
     assert f"{round(100 * share)}%" in path.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_small_twin_runs(path, model_folder, tmp_path):
     raw = fill_in(read_yaml(path))

@@ -15,6 +15,8 @@ from probescale.models.loading import load_as_saved
 from probescale.pipeline import run
 from probescale.smallest import smallest
 
+pytestmark = pytest.mark.slow
+
 
 def settings(model_folder, task_files, family="bert", **more):
     raw = {
