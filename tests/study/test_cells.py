@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from study_settings import settings
 
 from probescale.errors import Problems, UserError
+from probescale.provenance import command
 from probescale.study.cells import study_of
 from probescale.study.folder import StudyFolder
 
@@ -70,6 +73,12 @@ def test_a_folder_goes_on_with_more_cells_but_not_with_other_settings(model_fold
     other["recovery"]["learning_rate"] = 1e-3
     with pytest.raises(UserError, match=r"recovery\.learning_rate differs"):
         folder.open(study_of(other))
+
+
+def test_the_command_of_a_study_is_its_cells_command():
+    """Workers take it from the study's folder; names with spaces stay one word."""
+    said = command(["probescale", "study", "my study.yaml", "--set", "seed=1", "--out", "x"])
+    assert command(shlex.split(said)) == said == "probescale study 'my study.yaml' --set seed=1"
 
 
 def test_a_folder_that_is_something_else_is_left_alone(model_folder, task_files, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -17,7 +18,7 @@ def work(folder: StudyFolder, job: str) -> None:
     from probescale.pipeline import lay_ground, run
 
     study, command = folder.study()
-    sys.argv = command.split()  # what results record as the command is the study's
+    sys.argv = shlex.split(command)  # what results record as the command is the study's
     lock = folder.path / "locks" / f"{job}.lock"
     lock.parent.mkdir(exist_ok=True)
     with FileLock(lock):
