@@ -157,7 +157,7 @@ def train(job: Job) -> dict[str, Any]:
     work = WORK / job.study / f"seed-{job.seed}"  # the teacher's answers stand here
     started = time.perf_counter()
     measurer = Measurer(work, shrinker_of(loaded, task, config), shrink, task, config)
-    model = measurer.train(str(job), kept, whole=job.ratio == "1x")
+    model, _ = measurer.train(str(job), kept, whole=job.ratio == "1x")
     value = task.measure(task.gold, predict(model, task.dev, max_length=MAX_LENGTH))
     found = {"accuracy": round(value, 6), "kept": kept, "made_smaller": str(shrink)}
     params = measurer.shrinker.whole.total if job.ratio == "1x" else measurer.parameters.of(kept)

@@ -211,7 +211,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(bert_run, tmp
         calls.append(kwargs["title"])
         if len(calls) == 2:
             raise KeyboardInterrupt
-        recover(*args, **kwargs)
+        return recover(*args, **kwargs)
 
     monkeypatch.setattr(measuring, "recover", cut_off)
     with pytest.raises(KeyboardInterrupt):
@@ -230,7 +230,7 @@ def test_training_that_goes_astray_is_refused_and_leaves_nothing(model_folder, t
     def astray(loaded, *args, **kwargs):
         recover(loaded, *args, **kwargs)
         next(loaded.model.parameters()).data.fill_(float("nan"))
-        recover(loaded, *args, **kwargs)
+        return recover(loaded, *args, **kwargs)
 
     recover = measuring.recover
     monkeypatch.setattr(measuring, "recover", astray)

@@ -254,8 +254,8 @@ class SelectionConfig(Section):
         gt=0,
         description="Most that stitched_search and exhaustive may cost, in passes of the sample through the model.",
     )
-    length: Int = Field(default=128, ge=1, le=10**6, description="Tokens of a text, for budgets in GFLOPs and ms.")
-    batch_size: Int = Field(default=1, ge=1, le=10**6, description="Texts in a batch, for budgets in ms.")
+    length: Int = Field(default=128, ge=1, le=10**6, description="Tokens of a text, where time or operations count.")
+    batch_size: Int = Field(default=1, ge=1, le=10**6, description="Texts in a batch, where time counts.")
 
     @model_validator(mode="after")
     def _budget_or_k(self) -> SelectionConfig:
@@ -298,6 +298,11 @@ class RecoveryConfig(Section):
     )
     distil: bool = Field(
         default=True, description="Subnetworks also learn from the answers of the original, fine-tuned before them."
+    )
+    start: Literal["teacher", "pretrained"] = Field(
+        default="teacher",
+        description="With distil, which weights subnetworks are cut from: the fine-tuned original's, or those it began "
+        "with, as in the paper.",
     )
     soft: float = Field(
         default=0.5,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from probescale.config import RunConfig
 from probescale.files import write_json
 from probescale.models.counting import count_parameters
+from probescale.models.latency import compare_latency
 from probescale.models.loading import LoadedModel
 from probescale.models.parent import parents_answers
 from probescale.models.proof import check_in_memory
@@ -24,7 +26,7 @@ from probescale.recovery.predict import predict
 from probescale.recovery.recipe import described
 from probescale.recovery.recover import recover
 from probescale.recovery.result import Measured
-from probescale.recovery.teacher import Lessons, teach
+from probescale.recovery.teacher import Lessons, taught, teach
 from probescale.selection.select import Selection
 from probescale.subsets import Subset, name_of
 from probescale.tasks.data import Examples
@@ -33,7 +35,7 @@ from probescale.tasks.task import Task
 from probescale.tasks.unlabelled import changed_copies, joined
 
 ANSWERS, SWAYED = ".answers.json", ".swayed.json"
-TEACHER = "teacher"  # what the fine-tuned original answered; in the run's folder while the run lasts
+TEACHER = "teacher"  # the fine-tuned original and what it answered; in the run's folder while the run lasts
 
 
 class Measurer:
@@ -79,7 +81,7 @@ class Measurer:
         if path.exists():
             return Measured.load(path)
         started = time.perf_counter()
-        model = self.train(name, kept, whole=whole)
+        model, losses = self.train(name, kept, whole=whole)
         predicted = predict(model, self.task.dev, max_length=self.config.model.max_length, title=f"evaluating: {name}")
         value = self.task.measure(self.task.gold, predicted)
         with waiting("resampling"):
@@ -94,6 +96,8 @@ class Measurer:
             value=value,
             interval=spread,
             retention=value / against if against > 0 else None,
+            losses=losses,
+            **self._speed(model),
             seconds=round(time.perf_counter() - started, 1),
         )
         if hold(measured):
@@ -104,6 +108,12 @@ class Measurer:
             write_json(path.with_suffix(SWAYED), [one.model_dump() for one in found])
         measured.save(path)
         return measured
+
+    def _speed(self, model: LoadedModel) -> dict[str, float]:
+        asked = self.config.selection
+        length = min(asked.length, self.config.model.max_length)
+        whole, own = compare_latency([self.loaded, model], length, asked.batch_size)
+        return {"milliseconds": round(own, 3), "speedup": round(whole / own, 3)}
 
     def answers(self, measured: Measured, original: Measured | None = None) -> np.ndarray:
         """What a measured model said on dev."""
@@ -130,32 +140,43 @@ class Measurer:
         folder, kept = self.work / "model", selection.kept
         if folder.exists():
             return
-        model = self.held[1] if self.held and self.held[0] == kept else self.train("the answer", kept)
+        model = self.held[1] if self.held and self.held[0] == kept else self.train("the answer", kept)[0]
         record = record_of(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
         record["params"] = count_parameters(model.model, model.family).total
         if self.shrink:
             record["shrink"] = self.shrink.model_dump(mode="json", exclude_none=True)
         save_model(model, record, folder)
 
-    def train(self, name: str, kept: Subset, *, whole: bool = False) -> LoadedModel:
-        config = self.config
-        model = extract(self.loaded, kept)
-        wanted = parents_answers(self.loaded.model, self.loaded.family, kept)
+    def train(self, name: str, kept: Subset, *, whole: bool = False) -> tuple[LoadedModel, tuple[float, ...]]:
+        """The model, and the mean loss of every epoch."""
+        config, parent = self.config, self.loaded if whole else self.parent
+        model = extract(parent, kept)
+        wanted = parents_answers(parent.model, parent.family, kept)
         check_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
         if self.shrink and not whole:
-            model = self.shrinker.apply(model, kept, self.shrink)
+            model = self.shrinker.of(parent).apply(model, kept, self.shrink)
         lessons = None if whole else self._lessons()
         options = {"max_length": config.model.max_length, "seed": config.seed, "title": f"fine-tuning: {name}"}
         recipe = config.recovery.of_original if whole else config.recovery
-        recover(model, self.task.train, recipe, lessons=lessons, kept=kept, **options)
+        losses = recover(model, self.task.train, recipe, lessons=lessons, kept=kept, **options)
         if whole and config.recovery.distil:
             self._teach(model)
-        return model
+        return model, losses
+
+    @cached_property
+    def parent(self) -> LoadedModel:
+        """What subnetworks are cut from: the fine-tuned original, if it teaches them, or what it began as."""
+        recipe = self.config.recovery
+        if not recipe.distil or recipe.start == "pretrained":
+            return self.loaded
+        return taught(self.loaded, self.ground / TEACHER)
 
     def _teach(self, teacher: LoadedModel) -> None:
         recipe, options = self.config.recovery, {"max_length": self.config.model.max_length}
         states = bool(recipe.states or recipe.healing)
-        teach(teacher, self.task.train, self.unlabelled, self.ground / TEACHER, states=states, **options)
+        weights = recipe.start == "teacher"
+        folder = self.ground / TEACHER
+        teach(teacher, self.task.train, self.unlabelled, folder, states=states, weights=weights, **options)
 
     def _lessons(self) -> Lessons | None:
         """What the original says of the training texts; it is trained before its subnetworks."""

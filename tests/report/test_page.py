@@ -40,6 +40,9 @@ def run(tmp_path_factory) -> tuple[Path, ProbeScores, Selection, RunResult]:
             value=value,
             interval=(value - 0.02, value + 0.02),
             retention=value / 0.9,
+            losses=(0.6, 0.4),
+            milliseconds=2.5,
+            speedup=2.0,
             seconds=1.0,
         )
 

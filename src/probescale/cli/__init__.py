@@ -8,6 +8,7 @@ from typing import NoReturn
 
 from probescale.cli.app import app as app
 from probescale.errors import Problems, UserError
+from probescale.processes import first, follow, leading, several
 
 # isort: off
 from probescale.cli import work  # --help lists commands in the order of these imports
@@ -35,8 +36,14 @@ def _fail(error: UserError) -> NoReturn:
 def main() -> None:
     if not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries would fill a log file
+    if several() > 1:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it would speak of itself in every process
+    if not first():
+        follow()
+        return
     try:
-        app()
+        with leading():
+            app()
     except UserError as error:
         _fail(error)
     except OSError as error:

@@ -11,6 +11,8 @@ from typer.core import TyperGroup
 
 from probescale.cli.app import app
 from probescale.cli.options import Config, Set, show
+from probescale.errors import UserError
+from probescale.processes import several
 
 if TYPE_CHECKING:
     from probescale.study.scheduling import Progress
@@ -41,6 +43,12 @@ def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa:
     from probescale.study.cells import load_study
 
     folder = out or Path("runs") / config.stem
+    if several() > 1:
+        raise UserError(
+            f"a study starts its own processes, and this one was started {several()} times",
+            field="study.workers",
+            hint="start it once, without torchrun or `accelerate launch`",
+        )
     with waiting("checking every cell"):
         wanted = load_study(config, set_)
         from probescale.report.study import study_notes, study_table

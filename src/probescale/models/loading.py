@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 import transformers
@@ -53,6 +53,13 @@ class LoadedModel:
     @property
     def layers(self) -> int:
         return self.family.layers_in(self.model.config)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For another process, which describes the family itself: descriptions have functions in them."""
+        return {name: value for name, value in vars(self).items() if name != "family"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, family=family_of(state["model"].config))
 
 
 def read_config(source: str, revision: str | None = None, *, field: str = "model.source") -> PreTrainedConfig:

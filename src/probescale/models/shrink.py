@@ -51,6 +51,12 @@ class Shrinker:
         self.loaded, self.texts, self.max_length = loaded, texts, max_length
         self.whole = count_parameters(loaded.model, loaded.family)
 
+    def of(self, other: LoadedModel) -> Shrinker:
+        """The same for other weights of the same model."""
+        if other is self.loaded:
+            return self
+        return Shrinker(other, self.texts, max_length=self.max_length)
+
     @cached_property
     def counts(self) -> Counter[str]:
         """How often each piece occurs."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +17,7 @@ from transformers import BatchEncoding
 
 from probescale.config import Granularity
 from probescale.errors import UserError
-from probescale.models.batching import padded_batches
+from probescale.models.batching import Tokens, padded_batches
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import give_back
@@ -26,6 +26,7 @@ from probescale.probing.cache import Features, Store, Writer
 from probescale.probing.sites import Site, sites_of, states_at
 from probescale.probing.subnetworks import ends_of, run_subnetworks
 from probescale.probing.views import View, tokenise
+from probescale.processes import first, in_turn, on_own_device, share, sharing
 from probescale.progress import progress
 from probescale.subsets import Subset
 from probescale.tasks.data import Examples, TaggedSentences
@@ -127,19 +128,11 @@ def _run(
     done = min(
         int(np.searchsorted(end, writer.progress(), side="right")) for writer, end in zip(writers, ends, strict=True)
     )
-    with ExitStack() as stack, torch.inference_mode(), progress(title, len(order)) as advance:
-        for writer, end in zip(writers, ends, strict=True):
+    with ExitStack() as stack:
+        for writer in writers:
             stack.callback(writer.close)
-            writer.resume(int(end[done - 1]) if done else 0)
-        advance(done)
         try:
-            batches = padded_batches(loaded.tokenizer, tokens, batch_tokens, first=done)
-            for number, (batch, padded) in enumerate(batches, 1):
-                _one_batch(loaded, batch, padded, sites, read, list(zip(views, writers, ends, strict=True)), done)
-                done += len(batch)
-                advance(len(batch))
-                if number % BATCHES_KEPT == 0:
-                    give_back()
+            share(_pass, loaded, tokens, views, ends, writers, sites, read, done, batch_tokens, title)
             for (key, request), writer in zip(requests.items(), writers, strict=True):
                 about = {"model": loaded.source, "pooling": request.pooling, "inputs": f"{len(order):,} inputs"}
                 writer.finish(store.root / key, about)
@@ -151,25 +144,72 @@ def _run(
             ) from error
 
 
-def _one_batch(
+def _pass(
     loaded: LoadedModel,
-    batch: np.ndarray,
-    padded: BatchEncoding,
+    tokens: Tokens,
+    views: Sequence[View],
+    ends: Sequence[np.ndarray],
+    writers: Sequence[Writer],
+    sites: Sequence[Site],
+    read: Reader,
+    done: int,
+    batch_tokens: int,
+    title: str,
+) -> None:
+    """Every process runs its share of the batches; the first one writes everything, in order."""
+    on_own_device(loaded.model)
+    if first():
+        for writer, end in zip(writers, ends, strict=True):
+            writer.resume(int(end[done - 1]) if done else 0)
+    batches = _placed(padded_batches(loaded.tokenizer, tokens, batch_tokens, first=done), done)
+    targets = list(zip(views, writers, ends, strict=True))
+    with torch.inference_mode(), progress(title, len(tokens)) as advance:
+        advance(done)
+        for number, (size, written) in enumerate(in_turn(partial(_batch, loaded, sites, read, targets), batches), 1):
+            if first():
+                for writer, (sites_rows, count) in zip(writers, written, strict=True):
+                    for site, rows in sites_rows:
+                        writer.write(site, rows)
+                    writer.advance(count)
+            advance(size)
+            if number % BATCHES_KEPT == 0:
+                give_back()
+
+
+def _placed(
+    batches: Iterable[tuple[np.ndarray, BatchEncoding]], place: int
+) -> Iterator[tuple[int, np.ndarray, BatchEncoding]]:
+    """Every batch with its place in the order of the pass."""
+    for batch, padded in batches:
+        yield place, batch, padded
+        place += len(batch)
+
+
+def _batch(
+    loaded: LoadedModel,
     sites: Sequence[Site],
     read: Reader,
     targets: list[tuple[View, Writer, np.ndarray]],
-    done: int,
-) -> None:
+    placed: tuple[int, np.ndarray, BatchEncoding],
+) -> tuple[int, list[tuple[list[tuple[str, np.ndarray]], int]]]:
+    """How many inputs, and by writer what is still to be written of them, and how many rows they have.
+
+    Alone, states are written as they come, which takes less memory; of several processes, only the first one writes.
+    """
+    place, batch, padded = placed
     inputs = {name: tensor.to(loaded.model.device) for name, tensor in padded.items()}
     first_token = padded["attention_mask"].argmax(1)
+    written: list[tuple[list[tuple[str, np.ndarray]], int]] = []
     poolers = []
     for view, writer, end in targets:
-        rows = np.arange(end[done - 1] if done else 0, end[done + len(batch) - 1])
+        rows = np.arange(end[place - 1] if place else 0, end[place + len(batch) - 1])
+        kept: list[tuple[str, np.ndarray]] = []
+        written.append((kept, len(rows)))
         if len(rows):
-            poolers.append((view.take(rows).pooler(batch, first_token), writer, len(rows)))
+            write = (lambda *row, kept=kept: kept.append(row)) if sharing() else writer.write
+            poolers.append((view.take(rows).pooler(batch, first_token), write))
     read(inputs, partial(_receive, sites, poolers))
-    for _, writer, count in poolers:
-        writer.advance(count)
+    return len(batch), written
 
 
 def _run_hooked(
@@ -180,8 +220,8 @@ def _run_hooked(
 
 
 def _receive(sites: Sequence[Site], poolers: list, number: int, states: Tensor) -> None:
-    for pool, writer, _ in poolers:
-        writer.write(sites[number].name, pool(states))
+    for pool, write in poolers:
+        write(sites[number].name, pool(states))
 
 
 def _rows_behind(view: View, order: np.ndarray) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,8 +12,10 @@ from torch import Tensor
 from probescale.models.batching import batches_by_tokens
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
+from probescale.processes import in_turn, on_own_device
 from probescale.progress import progress
 from probescale.recovery.inputs import Data, Inputs, inputs_of
+from probescale.recovery.states import means, watched
 from probescale.tasks.data import Examples
 
 
@@ -33,7 +36,6 @@ def predict(
     return tagged
 
 
-@torch.inference_mode()
 def answers_of(
     loaded: LoadedModel,
     inputs: Inputs,
@@ -41,27 +43,35 @@ def answers_of(
     batch_tokens: int = 2048,
     title: str = "evaluating",
     only: Sequence[int] | None = None,
-    note: Callable[[dict[str, Tensor]], None] = lambda _: None,
+    receive: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> np.ndarray:
     """(rows, classes): the logits of every row; NaN for words beyond the length limit, and for inputs not in `only`.
 
-    `note` hears of every batch.
+    `receive(numbers of inputs, states)` gets the means over the tokens behind every layer, (inputs, layers, hidden).
     """
-    model, tokens = loaded.model, inputs.tokens
-    found: np.ndarray | None = None
+    on_own_device(loaded.model)
+    tokens, answers = inputs.tokens, len(loaded.model.config.id2label or ())
+    found = np.full((inputs.rows, answers), np.nan, np.float32)
     order = tokens.by_length if only is None else tokens.by_length[np.isin(tokens.by_length, only)]
-    with progress(title, len(order)) as advance:
-        for here in batches_by_tokens(tokens.lengths[order], batch_tokens):
-            batch = inputs.collate(loaded.tokenizer, [inputs[int(number)] for number in order[here]])
-            logits, batch = run(model, batch)
-            note(batch)
-            logits, rows = rows_of(loaded.family, logits, batch)
-            if found is None:
-                found = np.full((inputs.rows, logits.shape[-1]), np.nan, np.float32)
-            found[rows.cpu().numpy()] = logits.float().cpu().numpy()
-            advance(len(order[here]))
-    assert found is not None
+    batches = (order[here] for here in batches_by_tokens(tokens.lengths[order], batch_tokens))
+    blocks = list(loaded.family.layers(loaded.model)) if receive else []
+    with torch.inference_mode(), watched(blocks) as seen, progress(title, len(order)) as advance:
+        for numbers, rows, logits, behind in in_turn(partial(_batch, loaded, inputs, seen), batches):
+            found[rows] = logits
+            if receive and behind is not None:
+                receive(numbers, behind)
+            advance(len(numbers))
     return found
+
+
+def _batch(
+    loaded: LoadedModel, inputs: Inputs, seen: list[Tensor], numbers: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    """The inputs, the rows they answer, their logits, and the states where blocks are watched."""
+    logits, batch = run(loaded.model, inputs.collate(loaded.tokenizer, [inputs[int(number)] for number in numbers]))
+    logits, rows = rows_of(loaded.family, logits, batch)
+    behind = means(seen, batch["attention_mask"]).float().cpu().numpy() if seen else None
+    return numbers, rows.cpu().numpy(), logits.float().cpu().numpy(), behind
 
 
 def run(model: torch.nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:

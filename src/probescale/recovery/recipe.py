@@ -29,6 +29,8 @@ def _taught(recipe: RecoveryConfig, unlabelled: int) -> list[str]:
     """What only the subnetworks have: the original is their teacher."""
     parts = [f"subnetworks distilled from the fine-tuned original (temperature {recipe.temperature:g}, "
              f"{recipe.soft:.0%} of the loss where there is a label)"]  # fmt: skip
+    if recipe.start == "teacher":
+        parts.append("cut from it")
     if unlabelled:
         parts.append(f"also on {unlabelled:,} unlabelled texts that it answered")
     if recipe.states:

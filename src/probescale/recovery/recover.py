@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +16,7 @@ from transformers import set_seed
 from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel, fingerprint, quiet_transformers
+from probescale.processes import share
 from probescale.progress import progress
 from probescale.recovery.inputs import Data, Inputs, inputs_of, labels_of
 from probescale.recovery.objective import Objective
@@ -38,30 +40,32 @@ def recover(
     max_length: int = 128,
     seed: int = 0,
     title: str = "fine-tuning",
-) -> None:
+) -> tuple[float, ...]:
     """Train the model in place: on the labels, and on what a teacher says of the same and of unlabelled texts.
+
+    What it gives is the mean loss of every epoch.
 
     `kept`: which layers of the teacher the model has; with it, its states can be brought near the teacher's.
     The last state is kept, unless a part of train is set aside to find the best one.
     """
     if recipe.epochs == 0:
-        return
+        return ()
     inputs = inputs_of(loaded, joined(train, lessons.unlabelled if lessons else None), max_length)
     labels = labels_of(train)
     quantity = isinstance(train, Examples) and train.kind == "number"
     scale = scale_of(labels, loaded.model) if quantity else Scale()
     objective = _objective(scale.of(labels), inputs, recipe, lessons, kept, scale, quantity=quantity)
     used, held = _parts(train, inputs, recipe.validation, seed)
-    if recipe.dropout is not None:
-        _set_dropout(loaded.model, recipe.dropout)
-    if recipe.healing and objective.states is not None:
-        healing = replace(objective, answer_weight=0.0, state_weight=1.0)
-        short = recipe.model_copy(update={"epochs": recipe.healing})
-        _train(loaded, inputs, used, [], healing, short, seed, f"healing, {title}")
-    _train(loaded, inputs, used, held, objective, recipe, seed, title)
+    with _dropout(loaded.model, recipe.dropout):
+        if recipe.healing and objective.states is not None:
+            healing = replace(objective, answer_weight=0.0, state_weight=1.0)
+            short = recipe.model_copy(update={"epochs": recipe.healing})
+            share(_train, loaded, inputs, used, [], healing, short, seed, f"healing, {title}")
+        losses = share(_train, loaded, inputs, used, held, objective, recipe, seed, title)
     if quantity:
         scale.turn_back(loaded.model)
     loaded.fingerprint = fingerprint(loaded.model)
+    return losses
 
 
 def _objective(
@@ -107,7 +111,7 @@ def _train(
     recipe: RecoveryConfig,
     seed: int,
     title: str,
-) -> None:
+) -> tuple[float, ...]:
     set_seed(seed)
     blocks = list(loaded.family.layers(loaded.model)) if objective.states is not None else []
     steps = recipe.epochs * -(-len(used) // recipe.batch_size)
@@ -128,6 +132,7 @@ def _train(
             field="recovery.learning_rate",
             hint=f"choose a smaller one than {recipe.learning_rate:g}",
         )
+    return tuple(entry["loss"] for entry in trainer.state.log_history if "loss" in entry)
 
 
 def _held_out_loss(loaded: LoadedModel, inputs: Inputs, held: Sequence[int], objective: Objective) -> float:
@@ -137,11 +142,19 @@ def _held_out_loss(loaded: LoadedModel, inputs: Inputs, held: Sequence[int], obj
     return replace(objective, answers=None).loss(answers[rows], rows).item()
 
 
-def _set_dropout(model: nn.Module, share: float) -> None:
-    """In the modules only: the config, and with it what is saved, stays as it is."""
-    for module in model.modules():
-        if isinstance(module, nn.Dropout):
-            module.p = share
-        for name in ("dropout", "attention_dropout", "activation_dropout", "dropout_prob", "dropout_rate"):
-            if isinstance(getattr(module, name, None), float):  # where it is handed to a function
+@contextmanager
+def _dropout(model: nn.Module, share: float | None) -> Iterator[None]:
+    """Another dropout while the block lasts; None: the model's own."""
+    names = ("dropout", "attention_dropout", "activation_dropout", "dropout_prob", "dropout_rate")
+    own: list[tuple[nn.Module, str, float]] = []
+    for module in model.modules() if share is not None else ():
+        # Of a dropout module; and where it is handed to a function.
+        for name in ("p",) if isinstance(module, nn.Dropout) else names:
+            if isinstance(value := getattr(module, name, None), float):
+                own.append((module, name, value))
                 setattr(module, name, share)
+    try:
+        yield
+    finally:
+        for module, name, value in own:
+            setattr(module, name, value)

@@ -19,6 +19,9 @@ class Measured(Record):
     value: float  # the task's metric
     interval: tuple[float, float]  # 95 %, over resampled dev examples; the training seed's spread is not in it
     retention: float | None  # value divided by the original's
+    losses: tuple[float, ...]  # the mean of every epoch of fine-tuning
+    milliseconds: float  # of one pass over `selection.batch_size` texts of `selection.length` tokens
+    speedup: float  # how many times as fast as the original, measured in turn with it
     seconds: float  # of fine-tuning and evaluation
 
 

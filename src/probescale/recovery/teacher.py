@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from safetensors.torch import load_model, save_model
 
 from probescale.files import whole_folder
-from probescale.models.loading import LoadedModel
-from probescale.recovery.inputs import Data, inputs_of
+from probescale.models.loading import LoadedModel, fingerprint
+from probescale.processes import first, share
+from probescale.recovery.inputs import Data, Inputs, inputs_of
 from probescale.recovery.predict import answers_of
-from probescale.recovery.states import means, watched
 from probescale.subsets import Subset
 from probescale.tasks.unlabelled import joined
+
+WEIGHTS = "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -44,24 +48,40 @@ def teach(
     folder: Path,
     *,
     states: bool = False,
+    weights: bool = False,
     max_length: int = 128,
     batch_tokens: int = 2048,
 ) -> Lessons:
-    """Ask the teacher about everything, and keep its answers in a folder; its states too where they are wanted."""
+    """Ask the teacher about everything, and keep its answers in a folder; its states and weights where wanted."""
     inputs = inputs_of(teacher, joined(train, unlabelled), max_length)
-    blocks = list(teacher.family.layers(teacher.model))
-    with whole_folder(folder) as partial, watched(blocks) as seen:
-        table: np.ndarray | None = None
-        if states:
-            shape = (len(inputs), len(blocks), teacher.model.config.hidden_size)
-            table = np.lib.format.open_memmap(partial / "states.npy", "w+", np.float32, shape)
-
-        def note(batch: dict) -> None:
-            if table is not None:
-                table[batch["number"].cpu().numpy()] = means(seen, batch["attention_mask"]).float().cpu().numpy()
-
-        answers = answers_of(teacher, inputs, batch_tokens=batch_tokens, title="asking the teacher", note=note)
-        np.save(partial / "answers.npy", answers)
-        if table is not None:
-            table.flush()  # type: ignore[attr-defined] - a memmap
+    with whole_folder(folder) as partial:
+        share(_ask, teacher, inputs, partial, states=states, batch_tokens=batch_tokens)
+        if weights:
+            save_model(teacher.model, str(partial / WEIGHTS))
     return Lessons.load(folder, unlabelled)
+
+
+def taught(pupil: LoadedModel, folder: Path) -> LoadedModel:
+    """The teacher itself, from the folder: what it was before it learnt, with the weights it has since."""
+    teacher = replace(pupil, model=copy.deepcopy(pupil.model))
+    load_model(teacher.model, str(folder / WEIGHTS))
+    teacher.fingerprint = fingerprint(teacher.model)
+    return teacher
+
+
+def _ask(teacher: LoadedModel, inputs: Inputs, folder: Path, *, states: bool, batch_tokens: int) -> None:
+    table: np.ndarray | None = None
+    if states and first():
+        shape = (len(inputs), teacher.layers, teacher.model.config.hidden_size)
+        table = np.lib.format.open_memmap(folder / "states.npy", "w+", np.float32, shape)
+
+    def receive(numbers: np.ndarray, behind: np.ndarray) -> None:
+        if table is not None:
+            table[numbers] = behind
+
+    options = {"batch_tokens": batch_tokens, "title": "asking the teacher"}
+    answers = answers_of(teacher, inputs, receive=receive if states else None, **options)
+    if first():
+        np.save(folder / "answers.npy", answers)
+    if table is not None:
+        table.flush()  # type: ignore[attr-defined] - a memmap

@@ -15,6 +15,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from probescale.config import RecoveryConfig
 from probescale.models.loading import LoadedModel
 from probescale.models.precision import usable_precision
+from probescale.processes import several
 from probescale.recovery.objective import Objective
 from probescale.recovery.predict import rows_of
 from probescale.recovery.states import means
@@ -90,15 +91,16 @@ def arguments_of(recipe: RecoveryConfig, scratch: str, seed: int) -> TrainingArg
         output_dir=scratch,
         num_train_epochs=recipe.epochs,
         learning_rate=recipe.learning_rate,
-        per_device_train_batch_size=recipe.batch_size,
+        per_device_train_batch_size=-(-recipe.batch_size // several()),
         warmup_steps=recipe.warmup,  # below 1: a share of all steps
         weight_decay=recipe.weight_decay,
         bf16=precision == "bfloat16",
         fp16=precision == "float16",
+        use_cpu=several() > 1 and not torch.cuda.is_available(),
         average_tokens_across_devices=False,  # with it, two processes would double the loss
         train_sampling_strategy="group_by_length",
         save_strategy="no",
-        logging_strategy="no",
+        logging_strategy="epoch",
         report_to="none",
         disable_tqdm=True,
         remove_unused_columns=False,

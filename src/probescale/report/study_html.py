@@ -31,6 +31,7 @@ COLUMNS: tuple[Column, ...] = (
     ("interval", "95 % interval", "plain"),
     ("retention", "retention", "percent"),
     ("agreement", "agreement", "percent"),
+    ("milliseconds", "ms", "plain"),
 )
 
 
@@ -96,6 +97,7 @@ def _row(row: Row) -> dict[str, Any]:
         "interval": f"{100 * row.low:.1f} to {100 * row.high:.1f}",
         "retention": row.retention,
         "agreement": row.agreement,
+        "milliseconds": row.milliseconds,
         "answer": False,
     }
 

@@ -47,6 +47,8 @@ def estimate(study: Study) -> Estimate:
             seconds[cell.name] = rows * share * row
             disk += round(share * count_parameters(loaded.model, loaded.family).total * BYTES)
         disk += _taught(task, first) * max(len(task.train.names), 1) * BYTES
+        if first.config.recovery.distil and first.config.recovery.start == "teacher":
+            disk += count_parameters(loaded.model, loaded.family).total * BYTES
     return Estimate(seconds, disk)
 
 

@@ -39,6 +39,8 @@ class Row(BaseModel):
     high: float
     retention: float | None
     agreement: float  # share of dev rows on which it says what the original says
+    milliseconds: float  # of one pass, as in metrics.json
+    speedup: float  # over the original, both timed in turn
     seconds: float
 
 
@@ -98,6 +100,8 @@ def _row(cell: Cell, result: RunResult, one: Measured, said: dict[str, list[str]
         high=one.interval[1],
         retention=one.retention,
         agreement=sum(same) / len(same),
+        milliseconds=one.milliseconds,
+        speedup=one.speedup,
         seconds=one.seconds,
     )
 

@@ -1,0 +1,80 @@
+"""Two real processes on one command: the same scores, and training that goes the same way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from ruamel.yaml import YAML
+
+pytestmark = pytest.mark.slow
+
+
+def launched(processes: int, *command: object) -> subprocess.CompletedProcess[str]:
+    # Without a launcher's port that another test may have: --standalone finds a free one.
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", str(processes)]
+    words = [*start, "--module", "probescale", *map(str, command)]
+    return subprocess.run(words, capture_output=True, text=True, timeout=600, env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory, model_folder, task_files):
+    """Run folders of one process and of two, each with a cache of its own."""
+    folder = tmp_path_factory.mktemp("processes")
+    raw = {
+        "model": {"source": str(model_folder("roberta")), "max_length": 32},
+        "task": {
+            "name": "tiny",
+            "train": str(task_files.train),
+            "dev": str(task_files.dev),
+        },
+        "probing": {"selectivity": False, "code_length": False, "penalties": [0.01], "batch_tokens": 256},
+        "relevance": {"metric": "information"},
+        "selection": {"k": 2},
+        "compare": [],
+        "recovery": {"epochs": 8, "learning_rate": 3e-3, "batch_size": 8, "dropout": 0, "states": 0.1},
+    }
+    with (folder / "config.yaml").open("w") as file:
+        YAML().dump(raw, file)
+    for number in (1, 2):
+        os.environ["PROBESCALE_CACHE"], kept = str(folder / f"cache-{number}"), os.environ["PROBESCALE_CACHE"]
+        done = launched(number, "run", folder / "config.yaml", "--out", folder / f"run-{number}")
+        os.environ["PROBESCALE_CACHE"] = kept
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.count("model, scores and report") == 1  # one voice
+    return [folder / f"run-{number}" for number in (1, 2)]
+
+
+def test_scores_are_the_same(both):
+    one, two = (json.loads((run / "scores.json").read_text()) for run in both)
+    assert one["probes"].keys() == two["probes"].keys()
+    for name, probe in one["probes"].items():
+        assert probe["scores"] == pytest.approx(two["probes"][name]["scores"], abs=1e-4)
+    assert (both[0] / "selection.json").read_bytes() == (both[1] / "selection.json").read_bytes()
+
+
+def test_training_goes_the_same_way(both):
+    """Batches are drawn in another order, so the curves are near each other, not equal."""
+    one, two = (json.loads((run / "metrics.json").read_text()) for run in both)
+    for model in ("original", "subnetwork"):
+        curves = one[model]["losses"], two[model]["losses"]
+        assert len(curves[0]) == len(curves[1]) == 8
+        print(curves)
+        assert curves[0] == pytest.approx(curves[1], abs=0.15)
+        for curve in curves:
+            assert curve[-1] < 0.8 * curve[0]
+
+
+def test_a_mistake_ends_all_processes_with_one_message(tmp_path):
+    done = launched(2, "run", tmp_path / "nothing.yaml")
+    assert done.returncode != 0
+    assert done.stderr.count("nothing.yaml") == 1
+
+
+def test_a_study_spreads_its_cells_itself(both):
+    done = launched(2, "study", both[0].parent / "config.yaml")
+    assert done.returncode != 0
+    assert "study.workers" in done.stderr
