@@ -35,7 +35,7 @@ def both(tmp_path_factory, model_folder, task_files):
         "relevance": {"metric": "information"},
         "selection": {"k": 2},
         "compare": [],
-        "recovery": {"epochs": 8, "learning_rate": 3e-3, "batch_size": 8, "dropout": 0, "states": 0.1},
+        "recovery": {"epochs": 5, "learning_rate": 3e-3, "batch_size": 8, "dropout": 0, "states": 0.1},
     }
     with (folder / "config.yaml").open("w") as file:
         YAML().dump(raw, file)
@@ -57,15 +57,13 @@ def test_scores_are_the_same(both):
 
 
 def test_training_goes_the_same_way(both):
-    """Batches are drawn in another order, so the curves are near each other, not equal."""
+    """Both see the same batches: what differs is the order in which numbers are added."""
     one, two = (json.loads((run / "metrics.json").read_text()) for run in both)
     for model in ("original", "subnetwork"):
-        curves = one[model]["losses"], two[model]["losses"]
-        assert len(curves[0]) == len(curves[1]) == 8
-        print(curves)
-        assert curves[0] == pytest.approx(curves[1], abs=0.15)
-        for curve in curves:
-            assert curve[-1] < 0.8 * curve[0]
+        assert len(one[model]["losses"]) == 5
+        assert one[model]["losses"] == pytest.approx(two[model]["losses"], abs=2e-2)
+        assert one[model]["losses"][-1] < 0.8 * one[model]["losses"][0]
+        assert one[model]["value"] == pytest.approx(two[model]["value"], abs=0.051)  # two of 40 rows
 
 
 def test_a_mistake_ends_all_processes_with_one_message(tmp_path):

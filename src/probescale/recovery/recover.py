@@ -117,8 +117,8 @@ def _train(
     steps = recipe.epochs * -(-len(used) // recipe.batch_size)
     with tempfile.TemporaryDirectory() as scratch, quiet_transformers(), watched(blocks) as seen:
         arguments = arguments_of(recipe, scratch, seed)
-        data = Part(inputs, used)
-        trainer = RecoveryTrainer(loaded, data, inputs.collate, objective, seen, arguments, recipe.layer_decay)
+        data, lengths = Part(inputs, used), inputs.tokens.lengths[used].tolist()
+        trainer = RecoveryTrainer(loaded, data, lengths, inputs.collate, objective, seen, arguments, recipe.layer_decay)
         if held:
             loss = lambda: _held_out_loss(loaded, inputs, held, objective)  # noqa: E731
             trainer.add_callback(EarlyStop(loaded.model, loss, recipe.patience))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from probescale.config import RecoveryConfig
 from probescale.models.loading import LoadedModel
@@ -28,6 +29,7 @@ class RecoveryTrainer(Trainer):
         self,
         loaded: LoadedModel,
         data: Dataset[dict[str, Any]],
+        lengths: list[int],  # in tokens
         collate: Callable[..., dict[str, Tensor]],
         objective: Objective,
         seen: list[Tensor],  # states of the last pass, where the objective asks for them
@@ -35,6 +37,7 @@ class RecoveryTrainer(Trainer):
         layer_decay: float,
     ) -> None:
         self.loaded, self.objective, self.seen, self.layer_decay = loaded, objective, seen, layer_decay
+        self.lengths = lengths
         super().__init__(
             model=loaded.model,
             args=arguments,
@@ -58,6 +61,12 @@ class RecoveryTrainer(Trainer):
             found = means(self.seen, inputs["attention_mask"])
             loss = loss + objective.state_weight * objective.state_loss(found, inputs["number"])
         return (loss, outputs) if return_outputs else loss
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:  # noqa: ANN401 - the trainer's
+        """Batches of like length: the same ones, however many processes share each of them."""
+        generator = torch.Generator().manual_seed(self.args.seed)
+        size = self.args.train_batch_size * several()
+        return LengthGroupedSampler(size, lengths=self.lengths, generator=generator)
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:  # noqa: ANN401 - as the trainer has it
         """Lower layers can learn more slowly: they are shared by all tasks, and change least."""
@@ -98,7 +107,6 @@ def arguments_of(recipe: RecoveryConfig, scratch: str, seed: int) -> TrainingArg
         fp16=precision == "float16",
         use_cpu=several() > 1 and not torch.cuda.is_available(),
         average_tokens_across_devices=False,  # with it, two processes would double the loss
-        train_sampling_strategy="group_by_length",
         save_strategy="no",
         logging_strategy="epoch",
         report_to="none",
