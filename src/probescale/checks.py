@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from probescale.config import (
     DataConfig,
     ModelConfig,
     ProbeConfig,
+    RecoveryConfig,
     RunConfig,
     SelectionConfig,
     TaskConfig,
@@ -66,6 +68,9 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
         attempt(parse_budget, selection.budget, selection.k)
     for number, name in enumerate(raw["compare"] if isinstance(raw.get("compare"), list) else []):
         attempt(lookup, STRATEGIES, str(name), field=f"compare.{number}")
+    if recovery := _section(RecoveryConfig, raw.get("recovery")):
+        for number, tracker in enumerate(recovery.tracking):
+            attempt(_check_tracker, tracker, number)
     task, model = _section(TaskConfig, raw.get("task")), _section(ModelConfig, raw.get("model"))
     if task:
         attempt(check_kind, task)
@@ -81,6 +86,13 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
     if problems or config is None:
         raise Problems({str(problem): problem for problem in problems}.values())
     return config
+
+
+def _check_tracker(name: str, number: int) -> None:
+    if importlib.util.find_spec(name) is None:
+        raise UserError(
+            f"{name} is not installed", field=f"recovery.tracking.{number}", hint=f"pip install {name}, or leave it out"
+        )
 
 
 def _complete(raw: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:

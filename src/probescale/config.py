@@ -271,6 +271,9 @@ class OriginalConfig(Section):
     )
 
 
+Tracker = Literal["tensorboard", "mlflow", "wandb", "trackio"]  # of the trainer's; also the names of their packages
+
+
 class RecoveryConfig(Section):
     epochs: Int = Field(default=3, ge=0, le=10**4, description="Passes over the training data; the paper uses 3.")
     learning_rate: float = Field(
@@ -322,6 +325,9 @@ class RecoveryConfig(Section):
         ge=0,
         le=1000,
         description="Changed copies of every text, labelled or not, that the teacher answers as well.",
+    )
+    tracking: tuple[Tracker, ...] = Field(
+        default=(), description="Where metrics of every training also go, while it lasts; each set up in its own way."
     )
 
     @property

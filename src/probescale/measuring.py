@@ -34,6 +34,7 @@ from probescale.tasks.metrics import interval
 from probescale.tasks.task import Task
 from probescale.tasks.unlabelled import changed_copies, joined
 
+TRACKED = "tracking"
 ANSWERS, SWAYED = ".answers.json", ".swayed.json"
 TEACHER = "teacher"  # the fine-tuned original and what it answered; in the run's folder while the run lasts
 
@@ -157,8 +158,10 @@ class Measurer:
             model = self.shrinker.of(parent).apply(model, kept, self.shrink)
         lessons = None if whole else self._lessons()
         options = {"max_length": config.model.max_length, "seed": config.seed, "title": f"fine-tuning: {name}"}
+        place = (self.ground if whole else self.work) / TRACKED / name
         recipe = config.recovery.of_original if whole else config.recovery
-        losses = recover(model, self.task.train, recipe, lessons=lessons, kept=kept, **options)
+        tracked = place if recipe.tracking else None
+        losses = recover(model, self.task.train, recipe, lessons=lessons, kept=kept, tracked=tracked, **options)
         if whole and config.recovery.distil:
             self._teach(model)
         return model, losses

@@ -211,3 +211,26 @@ def test_copies_of_pairs_get_second_texts_that_share_words_with_the_first():
 def test_a_precision_that_the_machine_lacks_is_not_used():
     assert usable_precision("auto") == usable_precision("float32") == usable_precision("float16") == "float32"
     assert usable_precision("bfloat16") in ("float32", "bfloat16")
+
+
+def test_the_models_own_dropout_is_back_after_training(parent):
+    model = extract(parent, (1, 3))
+    before = [module.p for module in model.model.modules() if isinstance(module, torch.nn.Dropout)]
+    recover(model, TRAIN, RECIPE.model_copy(update={"epochs": 1}), max_length=32)
+    assert max(before) > 0
+    assert [module.p for module in model.model.modules() if isinstance(module, torch.nn.Dropout)] == before
+
+
+def test_metrics_go_to_tensorboard_where_that_is_asked_for(parent, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    model, recipe = extract(parent, (1, 3)), RECIPE.model_copy(update={"tracking": ("tensorboard",)})
+    losses = recover(model, TRAIN, recipe, max_length=32, tracked=tmp_path / "tracked")
+    [events] = (tmp_path / "tracked").rglob("events.out.tfevents.*")
+    told = EventAccumulator(str(events.parent)).Reload()
+    curve = [event.value for event in told.Scalars("train/loss")]
+    steps = len(curve) // recipe.epochs
+    assert len(losses) == recipe.epochs
+    assert losses[0] == pytest.approx(sum(curve[:steps]) / steps, abs=1e-3)
+    assert curve[-1] < curve[0]
+    assert [path for path in (tmp_path / "tracked").rglob("*") if path.is_file()] == [events]

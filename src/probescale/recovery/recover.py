@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from probescale.recovery.predict import answers_of
 from probescale.recovery.scale import Scale, scale_of
 from probescale.recovery.states import watched
 from probescale.recovery.teacher import Lessons
-from probescale.recovery.trainer import Bar, EarlyStop, RecoveryTrainer, arguments_of
+from probescale.recovery.trainer import Bar, EarlyStop, RecoveryTrainer, arguments_of, losses_of
 from probescale.subsets import Subset
 from probescale.tasks.data import Examples, split_rows
 from probescale.tasks.unlabelled import joined
@@ -40,10 +41,11 @@ def recover(
     max_length: int = 128,
     seed: int = 0,
     title: str = "fine-tuning",
+    tracked: Path | None = None,
 ) -> tuple[float, ...]:
     """Train the model in place: on the labels, and on what a teacher says of the same and of unlabelled texts.
 
-    What it gives is the mean loss of every epoch.
+    What it gives is the mean loss of every epoch. `tracked`: a folder for what `recipe.tracking` writes to files.
 
     `kept`: which layers of the teacher the model has; with it, its states can be brought near the teacher's.
     The last state is kept, unless a part of train is set aside to find the best one.
@@ -61,7 +63,7 @@ def recover(
             healing = replace(objective, answer_weight=0.0, state_weight=1.0)
             short = recipe.model_copy(update={"epochs": recipe.healing})
             share(_train, loaded, inputs, used, [], healing, short, seed, f"healing, {title}")
-        losses = share(_train, loaded, inputs, used, held, objective, recipe, seed, title)
+        losses = share(_train, loaded, inputs, used, held, objective, recipe, seed, title, tracked)
     if quantity:
         scale.turn_back(loaded.model)
     loaded.fingerprint = fingerprint(loaded.model)
@@ -111,12 +113,13 @@ def _train(
     recipe: RecoveryConfig,
     seed: int,
     title: str,
+    tracked: Path | None = None,
 ) -> tuple[float, ...]:
     set_seed(seed)
     blocks = list(loaded.family.layers(loaded.model)) if objective.states is not None else []
     steps = recipe.epochs * -(-len(used) // recipe.batch_size)
     with tempfile.TemporaryDirectory() as scratch, quiet_transformers(), watched(blocks) as seen:
-        arguments = arguments_of(recipe, scratch, seed)
+        arguments = arguments_of(recipe, str(tracked or scratch), seed, title, steps)
         data, lengths = Part(inputs, used), inputs.tokens.lengths[used].tolist()
         trainer = RecoveryTrainer(loaded, data, lengths, inputs.collate, objective, seen, arguments, recipe.layer_decay)
         if held:
@@ -132,7 +135,7 @@ def _train(
             field="recovery.learning_rate",
             hint=f"choose a smaller one than {recipe.learning_rate:g}",
         )
-    return tuple(entry["loss"] for entry in trainer.state.log_history if "loss" in entry)
+    return losses_of(trainer.state.log_history)
 
 
 def _held_out_loss(loaded: LoadedModel, inputs: Inputs, held: Sequence[int], objective: Objective) -> float:

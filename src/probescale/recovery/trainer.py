@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,6 +21,8 @@ from probescale.processes import several
 from probescale.recovery.objective import Objective
 from probescale.recovery.predict import rows_of
 from probescale.recovery.states import means
+
+LOGGED = 100  # points of a training that a tracker hears of
 
 
 class RecoveryTrainer(Trainer):
@@ -94,10 +97,12 @@ class RecoveryTrainer(Trainer):
         ]
 
 
-def arguments_of(recipe: RecoveryConfig, scratch: str, seed: int) -> TrainingArguments:
+def arguments_of(recipe: RecoveryConfig, folder: str, seed: int, title: str, steps: int) -> TrainingArguments:
+    """`folder`: where trackers that write files put them; nothing else is left there."""
     precision = usable_precision(recipe.precision)
     return TrainingArguments(
-        output_dir=scratch,
+        output_dir=folder,
+        run_name=title,
         num_train_epochs=recipe.epochs,
         learning_rate=recipe.learning_rate,
         per_device_train_batch_size=-(-recipe.batch_size // several()),
@@ -108,13 +113,23 @@ def arguments_of(recipe: RecoveryConfig, scratch: str, seed: int) -> TrainingArg
         use_cpu=several() > 1 and not torch.cuda.is_available(),
         average_tokens_across_devices=False,  # with it, two processes would double the loss
         save_strategy="no",
-        logging_strategy="epoch",
-        report_to="none",
+        report_to=list(recipe.tracking) or "none",
+        logging_strategy="steps" if recipe.tracking else "epoch",
+        logging_steps=max(steps // LOGGED, 1),
         disable_tqdm=True,
         remove_unused_columns=False,
         dataloader_pin_memory=torch.cuda.is_available(),
         seed=seed,
     )
+
+
+def losses_of(history: list[dict[str, float]]) -> tuple[float, ...]:
+    """The mean of every epoch, from what the trainer logged in it."""
+    epochs: dict[int, list[float]] = {}
+    for entry in history:
+        if "loss" in entry:
+            epochs.setdefault(math.ceil(entry["epoch"]), []).append(entry["loss"])
+    return tuple(sum(losses) / len(losses) for _, losses in sorted(epochs.items()))
 
 
 class Bar(TrainerCallback):
