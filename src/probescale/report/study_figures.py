@@ -10,10 +10,12 @@ import numpy as np
 
 from probescale.report.figure import drawing
 from probescale.report.study import grouped
+from probescale.selection.correlation import rank_correlation
 from probescale.selection.scaling import fit_law
 from probescale.study.results import ORIGINAL, Row
 
-FEWEST = 4  # sizes, to fit a law
+FEWEST = 4  # sizes to fit a law, subsets to rank
+CRITERIA = {"criterion": "relevance of the kept layers, added up", "probed": "probes at the subnetwork's end"}
 
 
 def write_trade_off(rows: Sequence[Row], stem: Path) -> list[Path]:
@@ -77,6 +79,44 @@ def _law(axes, rows: Sequence[Row]) -> None:  # noqa: ANN001
     low, high = zip(*(law.interval(size) for size in grid), strict=True)
     axes.plot(grid, [law.predict(size) for size in grid], color="0.5", linewidth=1, label="scaling law")
     axes.fill_between(grid, low, high, color="0.5", alpha=0.12, linewidth=0)
+
+
+def write_criterion(rows: Sequence[Row], stem: Path) -> list[Path]:
+    """What was known before training against what was measured: a point a model; [] if there are no subnetworks."""
+    small = [row for row in rows if row.criterion is not None]
+    known = {title: [row for row in small if getattr(row, name) is not None] for name, title in CRITERIA.items()}
+    panels = [(name, title) for name, title in CRITERIA.items() if known[title]]
+    if not panels:
+        return []
+    methods = list(dict.fromkeys(row.strategy for row in small))
+    with drawing(stem, (1.5 + 3.6 * len(panels), 3.4)) as (figure, paths):
+        for axes, (name, title) in zip(np.ravel(figure.subplots(1, len(panels), sharey=True)), panels, strict=True):
+            for number, method in enumerate(methods):
+                points = [(getattr(row, name), row.value) for row in known[title] if row.strategy == method]
+                if points:
+                    axes.scatter(*zip(*points, strict=True), color=f"C{number}", s=24, label=method)
+            axes.set_xlabel(title + _agreement(known[title], name))
+            axes.grid(alpha=0.3)
+            axes.spines[["top", "right"]].set_visible(False)
+        first = figure.axes[0]
+        first.set_ylabel(rows[0].metric.replace("_", " "))
+        first.set_title(f"{rows[0].task}, {rows[0].model}: criterion against measured", loc="left")
+        figure.axes[-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return paths
+
+
+def _agreement(rows: Sequence[Row], name: str) -> str:
+    """Spearman's rank correlation, where there are subsets enough for one."""
+    said: dict[tuple[int, ...], list[float]] = {}
+    found: dict[tuple[int, ...], list[float]] = {}
+    for row in rows:
+        kept = tuple(int(one) for one in row.layers.split())
+        said.setdefault(kept, []).append(getattr(row, name))
+        found.setdefault(kept, []).append(row.value)
+    if len(said) < FEWEST:
+        return ""
+    means = ({kept: mean(values) for kept, values in table.items()} for table in (said, found))
+    return f"\nrank correlation {rank_correlation(*means).rho:.2f}, {len(said)} subsets"
 
 
 def write_map(rows: Sequence[Row], stem: Path) -> list[Path]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from probescale.files import write_text
 from probescale.report.study import study_notes, study_table
-from probescale.report.study_figures import write_map, write_trade_off
+from probescale.report.study_figures import write_criterion, write_map, write_trade_off
 from probescale.report.study_html import study_page
 from probescale.study.comparing import comparisons
 from probescale.study.folder import StudyFolder
@@ -40,11 +40,12 @@ def write_study_report(folder: StudyFolder, results: Results) -> None:
 
 
 def _figures(folder: Path, results: Results) -> list[Path]:
-    """The SVG of every figure: two for each model and task."""
+    """The SVG of every figure: up to three for each model and task."""
     made = []
     for model, task in dict.fromkeys((row.model, row.task) for row in results.rows):
         rows = [row for row in results.rows if (row.model, row.task) == (model, task)]
         stem = folder / "figures" / f"{model}-{task}"
         made.append(write_trade_off(rows, stem.with_name(f"{stem.name}-trade-off"))[0])
+        made += write_criterion(rows, stem.with_name(f"{stem.name}-criterion"))[:1]
         made.append(write_map(rows, stem.with_name(f"{stem.name}-layers"))[0])
     return made

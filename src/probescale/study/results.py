@@ -9,7 +9,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from probescale.files import whole_file
+from probescale.probing.scores import load_scores
 from probescale.recovery.result import Measured, RunResult
+from probescale.selection.evidence import evidence_of
 from probescale.selection.select import Selection
 from probescale.study.cells import Cell
 from probescale.study.folder import StudyFolder
@@ -33,6 +35,8 @@ class Row(BaseModel):
     params: int
     ratio_total: float
     ratio_layers: float
+    criterion: float | None  # of the paper: the kept layers' relevance, added up
+    probed: float | None  # what probes found at the end of this subnetwork before it was trained, where they looked
     metric: str
     value: float
     low: float
@@ -71,15 +75,24 @@ def read_results(folder: StudyFolder, cells: tuple[Cell, ...]) -> Results:
         else:
             try:
                 result, said = RunResult.load(path / "metrics.json"), predictions(path)
-                Selection.load(path / "selection.json")
+                chosen, scores = Selection.load(path / "selection.json"), load_scores(path / "scores.json")
+                probed = evidence_of(scores).subnetworks.get(chosen.kept)
                 originals[cell.ground] = _row(cell, result, result.original, said, ORIGINAL)
-                rows.append(_row(cell, result, result.subnetwork, said, result.strategy))
+                rows.append(_row(cell, result, result.subnetwork, said, result.strategy, chosen.score, probed))
             except (OSError, ValueError, KeyError) as error:
                 broken[cell.name] = _what_is_wrong(error)
     return Results((*originals.values(), *rows), broken, tuple(missing))
 
 
-def _row(cell: Cell, result: RunResult, one: Measured, said: dict[str, list[str]], strategy: str) -> Row:
+def _row(
+    cell: Cell,
+    result: RunResult,
+    one: Measured,
+    said: dict[str, list[str]],
+    strategy: str,
+    criterion: float | None = None,
+    probed: float | None = None,
+) -> Row:
     same = [a == b for a, b in zip(said[ORIGINAL], said[strategy], strict=True)]
     whole = strategy == ORIGINAL
     return Row(
@@ -94,6 +107,8 @@ def _row(cell: Cell, result: RunResult, one: Measured, said: dict[str, list[str]
         params=one.params,
         ratio_total=one.ratio_total,
         ratio_layers=one.ratio_layers,
+        criterion=criterion,
+        probed=probed,
         metric=result.metric,
         value=one.value,
         low=one.interval[0],
