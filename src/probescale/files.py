@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
-from probescale.errors import UserError
+from probescale.errors import UserError, first_line
 
 R = TypeVar("R", bound="Record")
 
@@ -39,6 +39,13 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, data: Any) -> None:  # noqa: ANN401 - any JSON value
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path, *, field: str) -> Any:  # noqa: ANN401
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read: {first_line(error)}", field=field) from error
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def right(model, data):
 
 def apart(model, teacher, data):
     """How differently two models answer."""
-    mine, theirs = (answers_of(one, inputs_of(one, data, 32)) for one in (model, teacher))
+    mine, theirs = (answers_of(one, inputs_of(one.tokenizer, data, 32)) for one in (model, teacher))
     softmax = [np.exp(each) / np.exp(each).sum(-1, keepdims=True) for each in (mine, theirs)]
     return float(np.abs(softmax[0] - softmax[1]).mean())
 
@@ -151,7 +151,7 @@ def test_lower_layers_can_learn_more_slowly(parent):
 def test_words_are_answered_at_their_first_piece(model_folder):
     loaded = load_classifier(str(model_folder("roberta")), None, "ab", 0)
     data = TaggedSentences((("the", "unbelievably", "good"), ("film",)), ((0, -1, 1), (1,)), ("a", "b"))
-    inputs = inputs_of(loaded, data, 32)
+    inputs = inputs_of(loaded.tokenizer, data, 32)
     assert inputs.rows == 4
     batch = inputs.collate(loaded.tokenizer, [inputs[0], inputs[1]])
     rows = batch["rows"]
@@ -161,7 +161,7 @@ def test_words_are_answered_at_their_first_piece(model_folder):
         piece = str(loaded.tokenizer.decode([int(batch["input_ids"][line, column])])).strip()
         assert piece
         assert word.startswith(piece)
-    short = inputs_of(loaded, data, 4)
+    short = inputs_of(loaded.tokenizer, data, 4)
     assert len(short.places[0]) < 3  # what lies beyond the limit is not answered
 
 

@@ -14,10 +14,11 @@ from probescale.processes import first, follow, leading, several
 from probescale.cli import work  # --help lists commands in the order of these imports
 from probescale.cli import studies
 from probescale.cli import models
+from probescale.cli import shipping
 from probescale.cli import shelves
 # isort: on
 
-__all__ = ["app", "main", "models", "shelves", "studies", "work"]
+__all__ = ["app", "main", "models", "shelves", "shipping", "studies", "work"]
 
 
 def _fail(error: UserError) -> NoReturn:

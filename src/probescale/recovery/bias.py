@@ -80,7 +80,7 @@ def swayed(loaded: LoadedModel, like: Examples, *, max_length: int = 128) -> tup
         pairs=None if like.pairs is None else texts,
         labels=(0,) * len(texts),
     )
-    logits = answers_of(loaded, inputs_of(loaded, asked, max_length), title="names and pronouns")
+    logits = answers_of(loaded, inputs_of(loaded.tokenizer, asked, max_length), title="names and pronouns")
     shares = np.exp(logits - logits.max(1, keepdims=True))
     shares /= shares.sum(1, keepdims=True)
     one, other = np.split(shares, 2)

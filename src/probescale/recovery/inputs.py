@@ -17,7 +17,6 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from probescale.models.batching import Tokens
-from probescale.models.loading import LoadedModel
 from probescale.probing.views import tokenise
 from probescale.tasks.data import Data, TaggedSentences
 
@@ -63,14 +62,14 @@ class Inputs(Dataset[dict[str, Any]]):
         return rows
 
 
-def inputs_of(loaded: LoadedModel, data: Data, max_length: int) -> Inputs:
+def inputs_of(tokenizer: PreTrainedTokenizerBase, data: Data, max_length: int) -> Inputs:
     words = isinstance(data, TaggedSentences)
     if isinstance(data, TaggedSentences):
         starts = np.concatenate([[0], np.cumsum([len(words) for words in data.words])]).astype(np.int64)
         data = replace(data, tags=tuple((0,) * len(words) for words in data.words))  # words without a tag are asked too
     else:
         starts = np.arange(len(data) + 1)
-    tokens, [view] = tokenise(loaded.tokenizer, data, [(data, "token" if words else "cls")], max_length)
+    tokens, [view] = tokenise(tokenizer, data, [(data, "token" if words else "cls")], max_length)
     places: list[list[tuple[int, int]]] = [[] for _ in range(len(data))] if words else []
     if words:
         for number, word, token in zip(view.inputs, view.words, view.starts, strict=True):

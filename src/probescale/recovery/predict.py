@@ -23,8 +23,12 @@ def predict(
     loaded: LoadedModel, data: Data, *, max_length: int = 128, batch_tokens: int = 2048, title: str = "evaluating"
 ) -> np.ndarray:
     """Numbers of labels, quantities, or a tuple of tags a sentence (-1 for a word beyond the length limit)."""
-    inputs = inputs_of(loaded, data, max_length)
-    answers = answers_of(loaded, inputs, batch_tokens=batch_tokens, title=title)
+    inputs = inputs_of(loaded.tokenizer, data, max_length)
+    return decided(data, inputs, answers_of(loaded, inputs, batch_tokens=batch_tokens, title=title))
+
+
+def decided(data: Data, inputs: Inputs, answers: np.ndarray) -> np.ndarray:
+    """What the logits of all rows say."""
     if isinstance(data, Examples) and data.kind == "number":
         return answers[:, 0].astype(np.float64)
     seen = ~np.isnan(answers[:, 0])

@@ -52,7 +52,7 @@ def recover(
     """
     if recipe.epochs == 0:
         return ()
-    inputs = inputs_of(loaded, joined(train, lessons.unlabelled if lessons else None), max_length)
+    inputs = inputs_of(loaded.tokenizer, joined(train, lessons.unlabelled if lessons else None), max_length)
     labels = labels_of(train)
     quantity = isinstance(train, Examples) and train.kind == "number"
     scale = scale_of(labels, loaded.model) if quantity else Scale()

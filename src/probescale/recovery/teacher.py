@@ -53,7 +53,7 @@ def teach(
     batch_tokens: int = 2048,
 ) -> Lessons:
     """Ask the teacher about everything, and keep its answers in a folder; its states and weights where wanted."""
-    inputs = inputs_of(teacher, joined(train, unlabelled), max_length)
+    inputs = inputs_of(teacher.tokenizer, joined(train, unlabelled), max_length)
     with whole_folder(folder) as partial:
         share(_ask, teacher, inputs, partial, states=states, batch_tokens=batch_tokens)
         if weights:

@@ -24,7 +24,7 @@ COLUMNS: tuple[Column, ...] = (
     ("value", "", "points"),
     ("interval", "95 % interval", "plain"),
     ("retention", "retention", "percent"),
-    ("milliseconds", "ms", "plain"),
+    ("speed", "speed", "plain"),
 )
 
 
@@ -96,7 +96,7 @@ def _row(name: str, one: Measured, *, answer: bool) -> dict[str, Any]:
         "high": one.interval[1],
         "interval": f"{100 * one.interval[0]:.1f} to {100 * one.interval[1]:.1f}",
         "retention": one.retention,
-        "milliseconds": one.milliseconds,
+        "speed": f"{one.speedup:.2f}x",
         "answer": answer,
     }
 

@@ -44,7 +44,7 @@ def study_table(results: Results) -> list[Table]:
 def _task_table(task: str, rows: Sequence[Row]) -> Table:
     metric = rows[0].metric.replace("_", " ")
     sizes = ("layers\nkept", "k", "parameters", "of\ntotal", "of\nlayers")
-    header = ("model", "method", "budget", *sizes, metric, "spread", "retention", "ms")
+    header = ("model", "method", "budget", *sizes, metric, "spread", "retention", "speed")
     lines, strong = [], set()
     for group in grouped(rows):
         if group[0].strategy != ORIGINAL and is_best(group, rows):
@@ -90,7 +90,7 @@ def _line(group: Sequence[Row]) -> tuple[str, ...]:
         f"{100 * _mean(group):.2f}",
         f"{100 * stdev(row.value for row in group):.2f}" if len(group) > 1 else "",
         f"{mean(kept):.1%}" if kept else "",
-        f"{mean(row.milliseconds for row in group):.1f}",
+        f"{mean(row.speedup for row in group):.1f}x",
     )
 
 

@@ -31,7 +31,7 @@ COLUMNS: tuple[Column, ...] = (
     ("interval", "95 % interval", "plain"),
     ("retention", "retention", "percent"),
     ("agreement", "agreement", "percent"),
-    ("milliseconds", "ms", "plain"),
+    ("speed", "speed", "plain"),
 )
 
 
@@ -48,13 +48,19 @@ def study_page(folder: StudyFolder, study: Study, command: str, results: Results
                 (str(len({row.seed for row in results.rows})), "seeds"),
             ],
             rows=[_row(row) for row in results.rows],
-            columns=COLUMNS,
+            columns=_columns(results.rows),
             bars="95 % over resampled dev examples, of one training each.",
             places=_places(folder, study, results.rows),
             notes=[*study_notes(results), *(one.sentence() for one in found)],
             record=[("command", command), ("settings", "study.json"), ("all figures", "results.csv, results.parquet")],
         )
     )
+
+
+def _columns(rows: Sequence[Row]) -> list[Column]:
+    """A model or task that is the only one stands above the table."""
+    alone = {name for name in ("model", "task") if len({getattr(row, name) for row in rows}) == 1}
+    return [column for column in COLUMNS if column[0] not in alone]
 
 
 def _lead(rows: Sequence[Row]) -> list[str]:
@@ -97,7 +103,7 @@ def _row(row: Row) -> dict[str, Any]:
         "interval": f"{100 * row.low:.1f} to {100 * row.high:.1f}",
         "retention": row.retention,
         "agreement": row.agreement,
-        "milliseconds": row.milliseconds,
+        "speed": f"{row.speedup:.2f}x",
         "answer": False,
     }
 

@@ -25,7 +25,7 @@ def write_study_report(folder: StudyFolder, results: Results) -> None:
     for table in tables:
         parts += [f"## {table.title}", table.markdown()]
     parts += ["Bold: the best under its budget. Parameters count embeddings and head; retention is the share of the "
-              "original's metric; ms is the time of one pass on the machine that trained it. All rows stand in "
+              "original's metric; speed is how many times as fast as the original, timed in turn. All rows stand in "
               "results.csv, each with its cell's folder."]  # fmt: skip
     if evidence:
         parts += [

@@ -56,7 +56,7 @@ def seconds_per_row(loaded: LoadedModel, task: Task, cell: Cell) -> float:
     """Of one step of training the whole model, texts of usual length."""
     recipe, config = cell.config.recovery, cell.config
     some = task.train.take(range(min(BATCHES * recipe.batch_size, len(task.train))))
-    inputs = inputs_of(loaded, some, config.model.max_length)
+    inputs = inputs_of(loaded.tokenizer, some, config.model.max_length)
     loaded.model.train()
     spent, rows = 0.0, 0
     for start in range(0, len(inputs), recipe.batch_size):

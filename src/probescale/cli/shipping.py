@@ -1,0 +1,178 @@
+"""export, bench, predict: a small model at work."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from probescale.cli.app import app
+from probescale.cli.options import Json, Overwrite, quick_imports, show
+from probescale.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from probescale.shipping.predicting import Answer
+
+Model = Annotated[str, typer.Argument(help="Run folder, model folder, folder of an export, or hub name.")]
+
+
+class Target(str, Enum):
+    onnx = "onnx"
+    gguf = "gguf"
+
+
+@app.command()
+def export(
+    model: Model,
+    to: Annotated[Target, typer.Option(help="Format.")] = Target.onnx,
+    int8: Annotated[bool, typer.Option("--int8", help="Weights as 8-bit numbers: smaller and faster on CPUs.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder to write.", show_default="MODEL-onnx, MODEL-int8")] = None,
+    tolerance: Annotated[
+        float, typer.Option(min=0, max=1, help="What the task's metric may lose, as a share: 0.01 is a point.")
+    ] = 0.01,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a model as ONNX with its tokenizer; compared with the PyTorch model before it is kept."""
+    if to is Target.gguf:
+        raise UserError(
+            "GGUF is not written here",
+            field="--to",
+            hint="a decoder's folder is read by llama.cpp: python convert_hf_to_gguf.py FOLDER",
+        )
+    with quick_imports():
+        from probescale.report.shipping import export_lines
+        from probescale.shipping.export import export as write
+    folder = out or Path(f"{model.rstrip('/')}-{'int8' if int8 else 'onnx'}")
+    about = write(model, folder, int8=int8, tolerance=tolerance, overwrite=overwrite)
+    for line in export_lines(about, folder):
+        show(line)
+
+
+@app.command()
+def bench(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Folders or hub names, side by side.")],
+    batch_size: Annotated[list[int], typer.Option(min=1, help="Texts in a batch. Repeatable.")] = [1, 32],  # noqa: B006
+    length: Annotated[list[int], typer.Option(min=2, help="Tokens of a text. Repeatable.")] = [32, 128],  # noqa: B006
+    passes: Annotated[int, typer.Option(min=3, help="Passes that count, after three to warm up.")] = 20,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each model.", show_default="all")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Also draw it, here as .svg and .png.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Time models and formats side by side, in turn: latency, throughput, memory, size."""
+    from probescale.files import check_output_file
+
+    if figure:
+        check_output_file(figure.with_suffix(".svg"), field="--figure")
+    with quick_imports():
+        import torch
+
+        from probescale.report.shipping import bench_sentence, bench_tables, write_bench_figure
+        from probescale.shipping.bench import bench as time_all
+    if threads:
+        torch.set_num_threads(threads)
+    found = time_all(models, batch_size, length, passes)
+    if figure:
+        write_bench_figure(found, figure.with_suffix(""))
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+        return
+    for table in bench_tables(found):
+        show(table.rich())
+        show("")
+    show(bench_sentence(found))
+
+
+class Shape(str, Enum):
+    table = "table"
+    jsonl = "jsonl"
+    csv = "csv"
+
+
+@app.command()
+def predict(
+    model: Model,
+    file: Annotated[str, typer.Argument(help="A text a line, .csv, .tsv or .jsonl; -: standard input.")] = "-",
+    text: Annotated[str, typer.Option(help="Column or field of the text.")] = "text",
+    pair: Annotated[str | None, typer.Option(help="Column or field of the second text.")] = None,
+    format_: Annotated[
+        Shape | None, typer.Option("--format", help="How answers are written.", show_default="table, jsonl to a file")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the answers here.", show_default="standard output")] = None,
+    max_length: Annotated[int | None, typer.Option(min=2, help="Longest text in tokens; longer ones are cut.")] = None,
+) -> None:
+    """Label texts, in their order and as they come; a line that is no good is named, the others go on."""
+    from probescale.files import check_output_file
+    from probescale.shipping.reading import format_of, read_texts
+
+    path = None if file == "-" else Path(file)
+    if path and not path.is_file():
+        raise UserError(f"{path} does not exist", field="FILE", hint="give a file, or - for standard input")
+    if out:
+        check_output_file(out)
+    with quick_imports():
+        from probescale.shipping.predicting import predict_lines
+        from probescale.shipping.ready import open_model
+    ready = open_model(model)
+    shape = format_ or (Shape.jsonl if out or not sys.stdout.isatty() else Shape.table)
+    with path.open("rb") if path else sys.stdin.buffer as stream, _written(out) as target:
+        answers = predict_lines(ready, read_texts(stream, format_of(path), text, pair), max_length)
+        faults = _write(answers, shape, target)
+    if faults:
+        typer.echo(f"{faults} line{'s' * (faults > 1)} could not be answered", err=True)
+        raise SystemExit(1)
+
+
+@contextmanager
+def _written(out: Path | None) -> Iterator[TextIO]:
+    from probescale.files import whole_file
+
+    if out is None:
+        yield sys.stdout
+        return
+    with whole_file(out) as partial, partial.open("w", encoding="utf-8", newline="") as target:
+        yield target
+
+
+def _write(answers: Iterable[Answer], shape: Shape, target: TextIO) -> int:
+    """How many lines had no answer."""
+    faults = 0
+    table = csv.writer(target, lineterminator="\n") if shape is Shape.csv else None
+    waiting: list[Answer] = []
+    if table:
+        table.writerow(("line", "text", "answer", "probability"))
+    for one in answers:
+        if one.fault:
+            faults += 1
+            typer.echo(f"line {one.number}: {one.fault}", err=True)
+        if table:
+            said = one.label if one.label is not None else one.value if one.value is not None else ""
+            said = " ".join(tag for _, tag in one.tags) if one.tags is not None else said
+            table.writerow((one.number, one.text, said, "" if one.probability is None else one.probability))
+        elif shape is Shape.jsonl:
+            target.write(json.dumps(one.record(), ensure_ascii=False) + "\n")
+        else:
+            waiting.append(one)
+            if len(waiting) == ROWS:
+                _show(waiting)
+                waiting = []
+    if waiting:
+        _show(waiting)
+    return faults
+
+
+ROWS = 1000  # of one table
+
+
+def _show(answers: list[Answer]) -> None:
+    from probescale.report.shipping import answers_table
+
+    show(answers_table(answers).rich())

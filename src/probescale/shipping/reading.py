@@ -1,0 +1,109 @@
+"""Texts to answer, one after the other: plain lines, CSV, TSV or JSONL; a line that is no good is told, not fatal."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from probescale.errors import UserError
+
+Format = Literal["lines", "csv", "tsv", "jsonl"]
+SUFFIXES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+LONGEST_LINE = 16 * 1024 * 1024  # bytes: more is no text but a mistake
+
+
+@dataclass(frozen=True)
+class Line:
+    """A text to answer, or why there is none."""
+
+    number: int  # from 1, as editors count
+    text: str = ""
+    pair: str | None = None
+    fault: str = ""
+
+
+def format_of(path: Path | None) -> Format:
+    """By the file's name; standard input has none and is read line by line."""
+    return SUFFIXES.get(path.suffix.lower(), "lines") if path else "lines"
+
+
+def read_texts(stream: BinaryIO, kind: Format, text: str = "text", pair: str | None = None) -> Iterator[Line]:
+    if kind == "lines":
+        return (_checked(number, line, None) for number, line in _decoded(stream))
+    if kind == "jsonl":
+        return (_from_json(number, line, text, pair) for number, line in _decoded(stream))
+    return _from_table(stream, "\t" if kind == "tsv" else ",", text, pair)
+
+
+def _decoded(stream: BinaryIO) -> Iterator[tuple[int, str | Line]]:
+    for number, raw in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), 1):
+        if len(raw) == LONGEST_LINE:
+            raise UserError(f"line {number} has no end", field="FILE", hint="give a file with a text a line")
+        try:
+            yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            yield number, Line(number, fault=f"not UTF-8: {error.reason} at byte {error.start + 1}")
+
+
+def _checked(number: int, text: object, pair: object) -> Line:
+    if isinstance(text, Line):
+        return text
+    if not isinstance(text, str) or not text.strip():
+        return Line(number, fault="no text" if text in (None, "") or isinstance(text, str) else "the text is no string")
+    if pair is not None and not isinstance(pair, str):
+        return Line(number, fault="the second text is no string")
+    return Line(number, text, pair)
+
+
+def _from_json(number: int, line: str | Line, text: str, pair: str | None) -> Line:
+    if isinstance(line, Line):
+        return line
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        return Line(number, fault=f"not JSON: {str(error).splitlines()[0]}")
+    if not isinstance(row, dict):
+        return Line(number, fault="not an object with fields")
+    if missing := [name for name in (text, pair) if name is not None and name not in row]:
+        return Line(number, fault=f'no field "{missing[0]}"')
+    return _checked(number, row[text], row[pair] if pair else None)
+
+
+def _from_table(stream: BinaryIO, between: str, text: str, pair: str | None) -> Iterator[Line]:
+    faults: dict[int, Line] = {}
+
+    def lines() -> Iterator[str]:
+        for number, line in _decoded(stream):
+            if isinstance(line, Line):
+                faults[number] = line
+            yield "\n" if isinstance(line, Line) else line.replace("\0", "") + "\n"
+
+    quoting = csv.QUOTE_NONE if between == "\t" else csv.QUOTE_MINIMAL
+    rows = csv.reader(lines(), delimiter=between, quoting=quoting)
+    header = next(rows, [])
+    places = {}
+    for name in (text, pair) if pair else (text,):
+        if name not in header:
+            raise UserError(
+                f'there is no column "{name}"',
+                field="--pair" if name == pair else "--text",
+                hint=f"use one of: {', '.join(header[:20])}" if header else "the file is empty",
+            )
+        places[name] = header.index(name)
+    before = rows.line_num
+    try:
+        for row in rows:
+            number, before = before + 1, rows.line_num
+            yield faults.pop(number, None) or _of_row(number, row, len(header), [*places.values()])
+    except csv.Error as error:
+        raise UserError(f"line {rows.line_num}: {error}", field="FILE", hint="check its quotation marks") from error
+
+
+def _of_row(number: int, row: list[str], fields: int, places: list[int]) -> Line:
+    if len(row) != fields:
+        return Line(number, fault=f"{len(row)} fields, the header has {fields}")
+    return _checked(number, row[places[0]], row[places[1]] if len(places) > 1 else None)
