@@ -16,10 +16,12 @@ from probescale.models.loading import LoadedModel, load_as_saved, read_config
 from probescale.models.memory import give_back
 from probescale.models.parent import parents_answers, silenced_answers
 from probescale.models.proof import folder_check
+from probescale.models.sentence import is_sentence_encoder, keep_modules
 from probescale.models.surgery import RECORD, extract, prove, record_of, write_model
 from probescale.probing.scores import ProbeScores, load_scores
 from probescale.progress import waiting
 from probescale.provenance import provenance
+from probescale.sources import model_folder
 
 PROBE_HEADS = "`probescale probe CONFIG --set probing.granularity=[layer,head]` scores the heads of a model"
 
@@ -52,6 +54,8 @@ def cut_to_folder(
         check_count(heads, family, config)
         rows = head_rows(scores, family.layers_in(config), config.num_attention_heads)
         chosen = dict(zip(kept, choose_heads([rows[layer - 1] for layer in kept], heads, family, config), strict=True))
+    place = model_folder(source, revision, field="MODEL", allow_pickle=allow_pickle)
+    encoder = place if is_sentence_encoder(place) else None
     parent = load_as_saved(source, revision, encoder_only=encoder_only, allow_pickle=allow_pickle, dtype="auto")
     with waiting("asking the parent"):
         child = extract(parent, kept, decoder, share=True)
@@ -72,6 +76,8 @@ def cut_to_folder(
         del parent, child
         give_back()
         record["proof"] = prove(check).model_dump(mode="json")
+        if encoder:
+            record["sentence_modules"] = keep_modules(encoder, partial)
         write_json(partial / RECORD, record)
     return record
 

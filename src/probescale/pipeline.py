@@ -28,6 +28,7 @@ from probescale.provenance import provenance
 from probescale.recovery.answers import write_predictions
 from probescale.recovery.regressions import regressions
 from probescale.recovery.result import Measured, RunResult
+from probescale.report.card import model_card
 from probescale.report.figure import write_figure
 from probescale.report.markdown import report
 from probescale.report.run_page import run_page
@@ -125,6 +126,8 @@ def write_result(
     write_figure(scores, work / "probes", chosen.kept)
     write_text(work / "report.md", report(task, measurer.loaded.family, scores, chosen, result, changed, bias))
     write_text(work / "report.html", run_page(scores, chosen, result, measurer.parameters, changed, bias))
+    card = model_card(measurer.loaded, task, chosen, result, changed, bias)
+    write_text(work / "model" / "README.md", card)
     return result
 
 

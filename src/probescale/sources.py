@@ -33,6 +33,7 @@ DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".conll", ".con
 # What a model needs, and nothing else: hub repositories often carry the same weights in four formats.
 _MODEL_FILES = ["config.json", "model*.safetensors*", "tokenizer*", "vocab*", "merges.txt", "*.model"]
 _MODEL_FILES += ["special_tokens_map.json", "added_tokens.json", "generation_config.json", "chat_template*"]
+_MODEL_FILES += ["modules.json", "*sentence*.json", "[0-9]_*/*.json", "[0-9]_*/model.safetensors", "README.md"]
 
 _PICKLES = ["pytorch_model*.bin*"]
 

@@ -176,3 +176,25 @@ def _show(answers: list[Answer]) -> None:
     from probescale.report.shipping import answers_table
 
     show(answers_table(answers).rich())
+
+
+@app.command()
+def push(
+    model: Annotated[Path, typer.Argument(help="Run folder, or model folder.")],
+    repo: Annotated[str, typer.Argument(help="Where to, as owner/name.")],
+    private: Annotated[bool, typer.Option("--private", help="Make the repository private, if it is new.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go up.")] = False,
+) -> None:
+    """Upload a model to the hub, card and all, as the account of `hf auth login`."""
+    from probescale.files import size_text
+    from probescale.shipping.push import files_of
+    from probescale.shipping.push import push as upload
+
+    folder = model / "model" if (model / "model" / "config.json").is_file() else model
+    paths = files_of(folder)
+    if dry_run:
+        for path in paths:
+            show(f"{path.relative_to(folder)}  {size_text(path.stat().st_size)}")
+        show(f"{len(paths)} files would go to {repo}")
+        return
+    show(upload(folder, repo, private=private))

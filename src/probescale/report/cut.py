@@ -25,4 +25,6 @@ def cut_lines(record: dict[str, Any], folder: Path) -> list[str]:
     )
     if proof["cache_difference"] is not None:
         lines.append(f"generation with and without the cache agrees within {proof['cache_difference']:.0e}")
+    if modules := record.get("sentence_modules"):
+        lines.append(f"still a sentence encoder: {', '.join(modules)} kept for sentence-transformers")
     return [*lines, f"{record['class']} in {folder}"]

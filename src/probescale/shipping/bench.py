@@ -18,17 +18,26 @@ from probescale.progress import progress
 from probescale.shipping.ready import Ready, open_model
 
 WARM_UP = 3
-# The most memory that a model's process takes for itself: what importing the libraries takes is measured before.
+# The most memory that a model's process takes while it loads and answers, beyond what the libraries took before.
 MEMORY = """
-import json, resource, sys
-from probescale.shipping.ready import open_model
+import json, sys, threading
+import psutil
 from probescale.shipping.bench import padded
-import probescale.shipping.runtime, torch
+from probescale.shipping.ready import open_model
 if sys.argv[2] == "onnx": import onnxruntime
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+own = psutil.Process()
+before = most = own.memory_info().rss
+done = threading.Event()
+def watch():
+    global most
+    while not done.wait(0.002): most = max(most, own.memory_info().rss)
+watcher = threading.Thread(target=watch)
+watcher.start()
 model = open_model(sys.argv[1])
 for size, length in json.loads(sys.argv[3]): model.run(padded(model, size, length))
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+done.set()
+watcher.join()
+print(max(most, own.memory_info().rss) - before)
 """
 
 
@@ -131,4 +140,4 @@ def _memory(source: str, model: Ready, shapes: Sequence[tuple[int, int]]) -> int
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise UserError(f"the process that measures the memory of {source} died: {reason}", field="MODEL")
-    return int(done.stdout.split()[-1]) * (1 if sys.platform == "darwin" else 1024)
+    return int(done.stdout.split()[-1])

@@ -1,0 +1,112 @@
+"""The model card, model/README.md: what the hub shows, and what whoever finds the folder needs to know."""
+
+from __future__ import annotations
+
+import re
+
+from probescale.models.loading import LoadedModel
+from probescale.recovery.bias import Bias
+from probescale.recovery.regressions import Regressions
+from probescale.recovery.result import Measured, RunResult
+from probescale.report.regressions import bias_sentence, regression_sentence
+from probescale.report.table import Table, between
+from probescale.report.tables import layers_text
+from probescale.selection.select import Selection
+from probescale.sources import is_local, local_path
+from probescale.tasks.task import Task
+
+HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+PIPELINES = {"class": "text-classification", "number": "text-classification", "tags": "token-classification"}
+CITE = """```bibtex
+@misc{das-probescale,
+  title = {ProbeScale: Probing Analysis to Optimize Neural Scaling Laws for Efficient Small Language Model Inference},
+  author = {Sourav Das},
+}
+```"""
+
+
+def model_card(
+    parent: LoadedModel,
+    task: Task,
+    chosen: Selection,
+    result: RunResult,
+    changed: Regressions | None,
+    bias: Bias | None,
+) -> str:
+    """Front matter as the hub reads it, then words."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    one, whole, metric = result.subnetwork, result.original, result.metric
+    found = EvalResult(
+        task_type=PIPELINES[task.kind],
+        dataset_type=task.name,
+        dataset_name=task.name,
+        dataset_split=task.dev_split,
+        metric_type=metric,
+        metric_value=round(one.value, 4),
+    )
+    data = ModelCardData(
+        library_name="transformers",
+        pipeline_tag=PIPELINES[task.kind],
+        base_model=parent.source if HUB_NAME.fullmatch(parent.source) and not is_local(parent.source) else None,
+        license=licence_of(parent.source),
+        metrics=[metric],
+        tags=["probescale", "layer-pruning"],
+        model_name=f"{task.name}, {one.params / 1e6:.1f}M parameters",
+        eval_results=[found],
+    )
+    parts = [
+        f"---\n{data.to_yaml()}\n---",
+        f"# {task.name}: {one.params / 1e6:.1f}M parameters",
+        f"A subnetwork of `{parent.source}`: layers {layers_text(chosen.kept)} of {parent.layers}, "
+        f"{whole.params / one.params:.1f} times fewer parameters (embeddings and head counted), fine-tuned for "
+        f"{task.name}. Made with ProbeScale.",
+        "## Use",
+        _use(task.kind),
+        "## What it reaches",
+        _table(result).markdown(),
+        f"{metric} on {result.split}, {result.examples:,} examples. Intervals: 95 % over resampled examples; another "
+        "training seed moves the figures as well. Speed: how many times as fast as the original, timed in turn on the "
+        "machine that trained it.",
+        "## How it was made",
+        f"Budget: {chosen.budget}. Layers were chosen by `{chosen.strategy}`. Recipe: {result.recipe}.",
+        *([chosen.certainty.sentence()] if chosen.certainty else []),
+        "## Limits",
+        "It was made for one task and one kind of text. Texts unlike those were not measured.",
+        *([regression_sentence(changed)] if changed else []),
+        *([bias_sentence(bias)] if bias else []),
+        "## Cite",
+        CITE,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def licence_of(source: str) -> str | None:
+    """As the parent's own card names it; None where it names none: whoever shares the model has to find out."""
+    folder = local_path(source, field="model.source") if is_local(source) or source.startswith("pypi:") else None
+    card = folder / "README.md" if folder and folder.is_dir() else None
+    if card is None or not card.is_file():
+        return None
+    head = card.read_text(encoding="utf-8", errors="replace")[:20_000].split("---")
+    match = re.search(r"^license:\s*([\w.-]+)\s*$", head[1], re.MULTILINE) if len(head) > 2 else None
+    return match[1] if match else None
+
+
+def _use(kind: str) -> str:
+    return (
+        "```python\nfrom transformers import pipeline\n\n"
+        f'answer = pipeline("{PIPELINES[kind]}", "path/of/this/folder")\nanswer("A text.")\n```'
+    )
+
+
+def _table(result: RunResult) -> Table:
+    metric = result.metric.replace("_", " ")
+    header = ("model", "parameters", metric, "95% interval", "kept", "speed")
+    rows = (_row("original, fine-tuned alike", result.original), _row("this model", result.subnetwork))
+    return Table("", header, rows, frozenset({1}))
+
+
+def _row(name: str, one: Measured) -> tuple[str, ...]:
+    interval = between(*(f"{100 * end:.1f}" for end in one.interval))
+    kept = "" if one.retention is None else f"{one.retention:.1%}"
+    return name, f"{one.params:,}", f"{100 * one.value:.2f}", interval, kept, f"{one.speedup:.1f}x"
