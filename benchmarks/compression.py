@@ -146,6 +146,7 @@ def train(job: Job) -> dict[str, Any]:
 
     from probescale.measuring import Measurer
     from probescale.models.shrink import Shrink
+    from probescale.models.surgery import record_of, save_model
     from probescale.pipeline import shrinker_of
     from probescale.recovery.predict import predict
 
@@ -159,6 +160,9 @@ def train(job: Job) -> dict[str, Any]:
     measurer = Measurer(work, shrinker_of(loaded, task, config), shrink, task, config)
     model, _ = measurer.train(str(job), kept, whole=job.ratio == "1x")
     value = task.measure(task.gold, predict(model, task.dev, max_length=MAX_LENGTH))
+    if job == Job(job.study, 0, job.ratio) and job.ratio != "1x":  # ours, for benchmarks/inference.py
+        record = record_of(measurer.parent, kept, model) | {"params": measurer.parameters.of(kept)}
+        save_model(model, record, WORK / job.study / f"model-{job.ratio}", overwrite=True)
     found = {"accuracy": round(value, 6), "kept": kept, "made_smaller": str(shrink)}
     params = measurer.shrinker.whole.total if job.ratio == "1x" else measurer.parameters.of(kept)
     return asdict(job) | found | {"params": params, "seconds": round(time.perf_counter() - started, 1)}

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import (
     BertConfig,
     BertForSequenceClassification,
@@ -137,12 +137,21 @@ def task_files(tmp_path_factory: pytest.TempPathFactory) -> TinyTask:
     return TinyTask(write_csv(folder / "train.csv", rows[:120]), write_csv(folder / "dev.csv", rows[120:]))
 
 
+def _words(corpus: list[str]) -> list[str]:
+    """All words of the corpus, but one that is spelt in pieces. Vocabularies are written down, not trained: trainers
+    break ties differently in every process, and figures of tiny models would differ from run to run."""
+    return sorted({word for text in corpus for word in text.replace(",", " ,").split()} - {"unbelievably"})
+
+
 def _wordpiece(corpus: list[str]) -> PreTrainedTokenizerFast:
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # type: ignore[call-arg]
+    letters = sorted({letter for text in corpus for letter in text} - {" "})
+    pieces = [*special, *letters, *(f"##{letter}" for letter in letters), "un", "##believ", "##ably", *_words(corpus)]
+    numbers = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+    tokenizer = Tokenizer(models.WordPiece(numbers, unk_token="[UNK]"))  # type: ignore[call-arg]
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)  # type: ignore[assignment]
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()  # type: ignore[assignment]
-    tokenizer.train_from_iterator(corpus, trainers.WordPieceTrainer(vocab_size=120, special_tokens=special))
+    tokenizer.decoder = decoders.WordPiece()  # type: ignore[assignment]
     ends = [(token, tokenizer.token_to_id(token)) for token in ("[SEP]", "[CLS]")]
     tokenizer.post_processor = processors.BertProcessing(*ends)  # type: ignore[assignment]
     names = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), special, strict=True))
@@ -164,10 +173,14 @@ def _bpe(corpus: list[str]) -> PreTrainedTokenizerFast:
 
 def _unigram(corpus: list[str]) -> PreTrainedTokenizerFast:
     special = ["<pad>", "</s>", "<unk>"]
-    tokenizer = Tokenizer(models.Unigram())
+    letters = sorted({letter for text in corpus for letter in text} - {" "})
+    longer = ["▁un", "believ", "ably", *(f"▁{word}" for word in _words(corpus))]
+    pieces = [(piece, 0.0) for piece in special]
+    pieces += [(piece, -8.0) for piece in ["▁", *letters] if piece not in longer]
+    pieces += [(piece, -4.0 - 0.01 * number) for number, piece in enumerate(dict.fromkeys(longer))]
+    tokenizer = Tokenizer(models.Unigram(pieces, unk_id=2))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()  # type: ignore[assignment]
-    trainer = trainers.UnigramTrainer(vocab_size=150, special_tokens=special, unk_token="<unk>")
-    tokenizer.train_from_iterator(corpus, trainer)
+    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in special])
     tokenizer.post_processor = processors.TemplateProcessing(  # type: ignore[assignment]
         single="$A </s>", pair="$A </s> $B </s>", special_tokens=[("</s>", 1)]
     )

@@ -166,3 +166,17 @@ def test_pos_is_known_and_its_control_task_is_not():
     assert pos.random_weights is not None
     assert max(pos.random_weights.values) < pos.scores[best] - 0.05
     assert pos.floors["majority"] < pos.floors["bag of words"] < pos.scores[best]
+
+
+def test_a_cut_sentence_encoder_is_one_still(tmp_path, cli):
+    """Loaded by sentence-transformers itself: like sentences stay nearer than unlike ones."""
+    sentence_transformers = pytest.importorskip("sentence_transformers", reason="pip install sentence-transformers")
+    done = cli("extract", real_weights("minilm"), "--keep", "1-4", "--out", tmp_path / "small")
+    assert done.code == 0, done.err
+    assert "Pooling, Normalize kept" in done.out
+    encoder = sentence_transformers.SentenceTransformer(str(tmp_path / "small"), device="cpu")
+    assert [type(module).__name__ for module in encoder] == ["Transformer", "Pooling", "Normalize"]
+    vectors = encoder.encode(["A man plays the guitar.", "Someone is playing a guitar.", "Taxes rose again this year."])
+    near, far = (float(vectors[0] @ vectors[other]) for other in (1, 2))
+    assert float(vectors[0] @ vectors[0]) == pytest.approx(1, abs=1e-5)
+    assert near > far + 0.3

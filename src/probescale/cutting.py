@@ -16,7 +16,7 @@ from probescale.models.loading import LoadedModel, load_as_saved, read_config
 from probescale.models.memory import give_back
 from probescale.models.parent import parents_answers, silenced_answers
 from probescale.models.proof import folder_check
-from probescale.models.sentence import is_sentence_encoder, keep_modules
+from probescale.models.sentence import check_modules, is_sentence_encoder, keep_modules
 from probescale.models.surgery import RECORD, extract, prove, record_of, write_model
 from probescale.probing.scores import ProbeScores, load_scores
 from probescale.progress import waiting
@@ -56,6 +56,8 @@ def cut_to_folder(
         chosen = dict(zip(kept, choose_heads([rows[layer - 1] for layer in kept], heads, family, config), strict=True))
     place = model_folder(source, revision, field="MODEL", allow_pickle=allow_pickle)
     encoder = place if is_sentence_encoder(place) else None
+    if encoder:
+        check_modules(encoder)
     parent = load_as_saved(source, revision, encoder_only=encoder_only, allow_pickle=allow_pickle, dtype="auto")
     with waiting("asking the parent"):
         child = extract(parent, kept, decoder, share=True)

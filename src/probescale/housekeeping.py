@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from dataclasses import dataclass
@@ -10,7 +11,11 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from probescale.errors import UserError
 from probescale.sources import cache_dir, features_dir, packages_dir, try_lock
+
+GIGABYTES = 20  # that the cache may take
+IN_USE = 3600  # seconds: what a process used so lately, it may still read
 
 
 @dataclass(frozen=True)
@@ -36,18 +41,46 @@ def entries() -> list[Entry]:
 
 def clear(older_than_days: float = 0) -> tuple[int, int]:
     """Remove entries not used for so long; (entries, bytes). An entry that is being computed stays."""
-    count = size = 0
-    for entry in entries():
-        folder = cache_dir() / entry.name
-        lock = FileLock(folder.parent / f"{folder.name.removesuffix('.partial')}.lock")
-        if entry.used > time.time() - older_than_days * 86_400 or not try_lock(lock):
-            continue
-        try:
-            shutil.rmtree(folder)
-            count, size = count + 1, size + entry.size
-        finally:
-            lock.release()
-    return count, size
+    old = [entry for entry in entries() if entry.used <= time.time() - older_than_days * 86_400]
+    gone = [entry for entry in old if _remove(entry)]
+    return len(gone), sum(entry.size for entry in gone)
+
+
+def keep_within(limit: int | None = None) -> None:
+    """Remove what was not used for longest, until the cache is no larger; what was used lately stays in any case."""
+    most = cache_limit() if limit is None else limit
+    total = 0
+    for entry in entries():  # last used first
+        total += entry.size
+        if total > most and entry.used < time.time() - IN_USE and _remove(entry):
+            total -= entry.size
+
+
+def cache_limit() -> int:
+    """$PROBESCALE_CACHE_LIMIT in gigabytes."""
+    said = os.environ.get("PROBESCALE_CACHE_LIMIT", str(GIGABYTES))
+    try:
+        wanted = float(said)
+    except ValueError:
+        wanted = -1.0
+    if not 0 <= wanted < float("inf"):
+        raise UserError(
+            f'"{said}" is not a size', field="PROBESCALE_CACHE_LIMIT", hint="give a number of gigabytes, such as 20"
+        )
+    return round(wanted * 1e9)
+
+
+def _remove(entry: Entry) -> bool:
+    """Unless another process has it."""
+    folder = cache_dir() / entry.name
+    lock = FileLock(folder.parent / f"{folder.name.removesuffix('.partial')}.lock")
+    if not try_lock(lock):
+        return False
+    try:
+        shutil.rmtree(folder)
+        return True
+    finally:
+        lock.release()
 
 
 def _folders(root: Path) -> list[Path]:

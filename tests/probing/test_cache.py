@@ -15,7 +15,7 @@ import pytest
 
 from conftest import labelled_rows, write_csv
 from probescale.errors import UserError
-from probescale.housekeeping import clear, entries
+from probescale.housekeeping import cache_limit, clear, entries, keep_within
 from probescale.models.loading import load_as_saved
 from probescale.probing.cache import Store
 from probescale.probing.represent import Request, key_of, represent
@@ -220,3 +220,20 @@ def test_cache_list_and_clear(cli, model_folder, tmp_path, monkeypatch):
     assert "5 days ago" in cli("cache", "list").out
     assert "removed 1 entries" in cli("cache", "clear", "--older-than", 1).out
     assert entries() == []
+
+
+def test_the_cache_keeps_its_limit(tmp_path, monkeypatch, cli):
+    monkeypatch.setenv("PROBESCALE_CACHE", str(tmp_path))
+    now = time.time()
+    for number, age in enumerate((10, 7200, 9000, 8000)):  # seconds since the last use
+        folder = tmp_path / "features" / f"entry{number}"
+        folder.mkdir(parents=True)
+        (folder / "layer.npy").write_bytes(b"x" * 1000)
+        os.utime(folder / "layer.npy", (now - age, now - age))
+    keep_within(2500)
+    assert sorted(path.name for path in (tmp_path / "features").iterdir() if path.is_dir()) == ["entry0", "entry1"]
+    keep_within(0)
+    assert sorted(path.name for path in (tmp_path / "features").iterdir() if path.is_dir()) == ["entry0"]  # in use
+    monkeypatch.setenv("PROBESCALE_CACHE_LIMIT", "much")
+    with pytest.raises(UserError, match="PROBESCALE_CACHE_LIMIT"):
+        cache_limit()

@@ -206,3 +206,20 @@ def test_push_uploads_what_the_dry_run_lists(run, cli):
     done = cli("push", run[0].parent, "me/small", "--dry-run")
     assert done.code == 2
     assert "no config.json" in done.err
+
+
+def test_the_lines_that_the_documentation_shows_run(run):
+    """docs/shipping.md: the folder in transformers, the export in ONNX Runtime; a sentence encoder is tested apart."""
+    page = (Path(__file__).parents[2] / "docs" / "shipping.md").read_text()
+    blocks = [part.split("```")[0] for part in page.split("```python\n")[1:]]
+    places = {"runs/my/model": str(run[0] / "model"), "runs/my-int8": str(run[1])}
+    ran = []
+    for block in blocks:
+        if any(name in block for name in places):
+            for name, place in places.items():
+                block = block.replace(name, place)
+            known: dict = {}
+            exec(block, known)
+            ran.append(known)
+    assert len(ran) == 2
+    assert ran[0]["classify"]("the film was good")[0]["label"] in ("negative", "positive")

@@ -21,9 +21,9 @@ def is_sentence_encoder(folder: Path) -> bool:
 
 def keep_modules(source: Path, target: Path) -> list[str]:
     """Copy every module but the transformer, which the target has already; their names."""
-    modules = _modules(source)
+    modules = check_modules(source)
     for place, module in enumerate(modules[1:], 1):
-        folder = _inside(source, module["path"])
+        folder = source / module["path"]
         if folder.is_dir():
             names = [path for path in folder.iterdir() if path.suffix in KINDS and path.is_file()]
             (target / module["path"]).mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,8 @@ def keep_modules(source: Path, target: Path) -> list[str]:
     return [str(module["type"]).rpartition(".")[2] for module in modules[1:]]
 
 
-def _modules(source: Path) -> list[dict[str, Any]]:
+def check_modules(source: Path) -> list[dict[str, Any]]:
+    """What modules.json says; refused where it names code of others, or leads out of the folder."""
     modules = read_json(source / MODULES, field="MODEL")
     good = isinstance(modules, list) and all(
         isinstance(one, dict) and isinstance(one.get("path"), str) and isinstance(one.get("type"), str)
@@ -50,12 +51,8 @@ def _modules(source: Path) -> list[dict[str, Any]]:
             raise UserError(
                 f"{source / MODULES} names {one['type']}, code of others, which is never run", field="MODEL"
             )
+    for one in modules[1:]:
+        path = PurePosixPath(one["path"])
+        if path.is_absolute() or ".." in path.parts or "\\" in one["path"] or not path.parts:
+            raise UserError(f'{source / MODULES} leads to "{path}", out of the folder', field="MODEL")
     return modules
-
-
-def _inside(source: Path, path: str) -> Path:
-    """Never out of the folder."""
-    parts = PurePosixPath(path).parts
-    if PurePosixPath(path).is_absolute() or ".." in parts or "\\" in path or not parts:
-        raise UserError(f'{source / MODULES} leads to "{path}", out of the folder', field="MODEL")
-    return source / path

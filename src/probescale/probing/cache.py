@@ -23,6 +23,7 @@ from filelock import FileLock
 
 from probescale.errors import UserError
 from probescale.files import size_text, write_json
+from probescale.housekeeping import cache_limit, keep_within
 from probescale.progress import console
 from probescale.sources import features_dir, try_lock
 
@@ -142,7 +143,9 @@ class Store:
     @contextmanager
     def open(cls, *, keep: bool) -> Iterator[Store]:
         if keep:
+            cache_limit()  # a wrong one shows before the work
             yield cls(features_dir())
+            keep_within()
         else:
             with tempfile.TemporaryDirectory(prefix="probescale-") as folder:
                 yield cls(Path(folder), durable=False)

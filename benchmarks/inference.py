@@ -1,0 +1,189 @@
+"""How much faster a smaller model is where it runs: cuts in PyTorch, ONNX with 8-bit weights, and `predict`.
+
+    python benchmarks/inference.py              everything; a quarter of an hour on two cores that do nothing else
+    python benchmarks/inference.py --tables     only docs/inference.md's tables, from what is known
+
+Needs ../shared (gte-small, SST-2), `make real-weights` (mpnet), and for the 5x model what benchmarks/compression.py
+leaves in .cache/compression. All ratios are of one run, passes in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pages import write_tables
+
+ROOT = Path(__file__).parents[1]
+MEASURED = Path(__file__).with_name("inference.json")
+SHARED = ROOT.parent / "shared"
+SMALL = ROOT / ".cache" / "compression" / "sst2-gte" / "model-5x"
+PARENTS = {"gte-small": SHARED / "weights" / "gte-small", "mpnet": ROOT / ".cache" / "real-weights" / "mpnet"}
+KEPT = (2, 4, 6)
+LINES = 1_000_000
+
+
+def measure_cuts(scratch: Path) -> dict[str, Any]:
+    """The first k layers of each: the layers alone decide how fast a cut is."""
+    from probescale.cutting import cut_to_folder
+    from probescale.shipping.bench import bench
+
+    found = {}
+    for name, parent in PARENTS.items():
+        places = [str(parent)]
+        for k in KEPT:
+            cut_to_folder(str(parent), list(range(1, k + 1)), scratch / f"{name}-{k}")
+            places.append(str(scratch / f"{name}-{k}"))
+        rows = bench(places).rows
+        found[name] = [
+            {
+                "k": KEPT[places.index(row.model) - 1],
+                "batch_size": row.batch_size,
+                "length": row.length,
+                "speedup": round(row.speedup, 2),
+            }
+            for row in rows
+            if row.model != str(parent)
+        ]
+    return found
+
+
+def measure_formats(scratch: Path) -> dict[str, Any] | None:
+    """The 5x model of benchmarks/compression.py against the original it comes from."""
+    from probescale.config import RunConfig
+    from probescale.shipping.answering import metric_of
+    from probescale.shipping.bench import bench
+    from probescale.shipping.export import export
+    from probescale.shipping.ready import open_model
+    from probescale.tasks.task import load_task
+
+    if not SMALL.exists():
+        return None
+    places = {"original": str(PARENTS["gte-small"]), "5x": str(SMALL)}
+    for name, int8 in (("5x, onnx", False), ("5x, onnx int8", True)):
+        export(str(SMALL), scratch / name, int8=int8)
+        places[name] = str(scratch / name)
+    found = bench(list(places.values()))
+    data = {"source": str(SHARED / "data" / "sst2" / "train.tsv"), "text": "sentence"}
+    raw = {"name": "sst2", "train": data, "dev": {**data, "source": str(SHARED / "data" / "sst2" / "dev.tsv")}}
+    model = {"source": places["original"]}
+    config = RunConfig.model_validate({"model": model, "task": raw, "selection": {"k": 1}})
+    task = load_task(config.task, 0)
+    names = {place: name for name, place in places.items()}
+    return {
+        "rows": [row.model_dump() | {"model": names[row.model]} for row in found.rows],
+        "size": {names[place]: size for place, size in found.size.items()},
+        "memory": {names[place]: size for place, size in found.memory.items()},
+        "accuracy": {
+            name: metric_of(open_model(place), task, 128) for name, place in places.items() if name != "original"
+        },
+    }
+
+
+def measure_predict(scratch: Path) -> dict[str, Any]:
+    """A million lines through the command line; and how a bare loop over padded batches does on some of them."""
+    from probescale.shipping.export import export
+
+    model = SMALL if SMALL.exists() else PARENTS["gte-small"]
+    export(str(model), scratch / "int8", int8=True)
+    source = scratch / "lines.txt"
+    with source.open("w") as file:
+        for _, line in zip(range(LINES), _endless(), strict=False):
+            file.write(line + "\n")
+    words = [sys.executable, "-m", "probescale", "predict", str(scratch / "int8"), str(source), "--out"]
+    began = time.perf_counter()
+    with subprocess.Popen([*words, str(scratch / "out.jsonl")]) as process:
+        memory = _watched(process)
+    seconds = time.perf_counter() - began
+    return {
+        "lines": LINES,
+        "seconds": round(seconds, 1),
+        "memory": memory,
+        "bare": round(_bare(scratch / "int8", source), 2),
+    }
+
+
+def _endless() -> Iterator[str]:
+    lines = (SHARED / "data" / "sst2" / "dev.tsv").read_text().splitlines()[1:]
+    while True:
+        yield from (line.split("\t")[0] for line in lines)
+
+
+def _watched(process: subprocess.Popen[bytes]) -> list[int]:
+    """Megabytes every five seconds."""
+    import psutil
+
+    own, found = psutil.Process(process.pid), []
+    while process.poll() is None:
+        found.append(own.memory_info().rss // 2**20)
+        time.sleep(5)
+    return found
+
+
+def _bare(folder: Path, source: Path, count: int = 20_000) -> float:
+    """Lines a second of the plainest loop: batches of 32 as they come."""
+    from probescale.shipping.ready import open_model
+
+    ready = open_model(str(folder))
+    with source.open() as file:
+        lines = [line.rstrip("\n") for _, line in zip(range(count), file, strict=False)]
+    began = time.perf_counter()
+    for first in range(0, count, 32):
+        batch = ready.tokenizer(lines[first : first + 32], padding=True, truncation=True, max_length=ready.longest,
+                                return_tensors="np")  # fmt: skip
+        ready.run(dict(batch)).argmax(-1)
+    return count / (time.perf_counter() - began)
+
+
+def tables() -> str:
+    found = json.loads(MEASURED.read_text())
+    layers = {"gte-small": 12, "mpnet": 12}
+    parts = ["### Layers alone, PyTorch\n\n| model | k | batch | tokens | faster | L/k |\n|" + " --- |" * 6]
+    for name, rows in found["cuts"].items():
+        parts[-1] += "".join(
+            f"\n| {name} | {row['k']} | {row['batch_size']} | {row['length']} | {row['speedup']:.2f}x | "
+            f"{layers[name] / row['k']:.1f} |"
+            for row in rows
+        )
+    if formats := found.get("formats"):
+        lines = [f"| {row['model']} | {row['batch_size']} | {row['length']} | {row['median']:.2f} | {row['p95']:.2f} | "
+                 f"{row['speedup']:.1f}x | {row['per_million']:,.0f} s |" for row in formats["rows"]]  # fmt: skip
+        head = "| model | batch | tokens | median ms | p95 | faster | a million texts |\n|" + " --- |" * 7
+        parts.append("### The 5x model and its formats\n\n" + head + "\n" + "\n".join(lines))
+        sizes = [f"| {name} | {size / 1e6:.1f} MB | {formats['memory'][name] / 1e6:.0f} MB | "
+                 f"{100 * formats['accuracy'][name]:.2f} |" if name in formats["accuracy"] else
+                 f"| {name} | {size / 1e6:.1f} MB | {formats['memory'][name] / 1e6:.0f} MB | |"
+                 for name, size in formats["size"].items()]  # fmt: skip
+        parts.append("| model | on disk | memory | accuracy |\n|" + " --- |" * 4 + "\n" + "\n".join(sizes))
+    if asked := found.get("predict"):
+        rate = asked["lines"] / asked["seconds"]
+        parts.append(
+            f"### predict\n\n{asked['lines']:,} lines in {asked['seconds']:,.0f} s: {rate:,.0f} a second, start "
+            f"included; a bare loop over batches of 32 does {asked['bare']:,.0f} ({rate / asked['bare']:.2f} of it). "
+            f"Memory after 10 s {asked['memory'][2]:,} MB, at the end {asked['memory'][-1]:,} MB."
+        )
+    return "\n\n".join(parts)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", action="store_true", help="measure nothing")
+    if not parser.parse_args().tables:
+        with tempfile.TemporaryDirectory() as folder:
+            scratch = Path(folder)
+            found = {"cuts": measure_cuts(scratch)}
+            MEASURED.write_text(json.dumps(found, indent=1) + "\n")
+            found |= {"formats": measure_formats(scratch), "predict": measure_predict(scratch)}
+            MEASURED.write_text(json.dumps(found, indent=1) + "\n")
+    write_tables("inference.md", "inference.py", tables())
+
+
+if __name__ == "__main__":
+    main()
