@@ -260,7 +260,7 @@ def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, mon
     stale.mkdir()
     (stale / "identity.json").write_text("{}")
     (stale / "scores.json").write_text("{}")
-    monkeypatch.setattr(measuring, "recover", lambda *_, **__: None)
+    monkeypatch.setattr(measuring, "recover", lambda *_, **__: ())
     result = pipeline.run(load_config(path), tmp_path / "new")
     assert result.original.params > 0
 

@@ -75,13 +75,13 @@ def write_bench_figure(found: Benched, stem: Path) -> list[Path]:
         for number, model in enumerate(models):
             rows = [row for row in found.rows if row.model == model]
             places = [shapes.index((row.batch_size, row.length)) + width * number for row in rows]
-            axes.bar(places, [row.speedup for row in rows], width, label=f"{model} ({rows[0].format})")
+            axes.bar(places, [row.speedup for row in rows], width, label=f"{Path(model).name} ({rows[0].format})")
         middle = 0.4 - width / 2
         names = [f"batch {size}\n{length} tokens" for size, length in shapes]
         axes.set_xticks([number + middle for number in range(len(shapes))], names)
         axes.set_ylabel("times as fast as the first")
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, fontsize=8)
+        axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return paths
 
 
