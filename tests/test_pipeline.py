@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import transformers
+from filelock import FileLock
 from ruamel.yaml import YAML
 from transformers import AutoConfig
 
@@ -263,6 +264,14 @@ def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, mon
     monkeypatch.setattr(measuring, "recover", lambda *_, **__: ())
     result = pipeline.run(load_config(path), tmp_path / "new")
     assert result.original.params > 0
+
+
+def test_a_folder_that_another_process_works_on_is_left_to_it(bert_run, tmp_path):
+    path, _ = bert_run
+    with FileLock(tmp_path / ".new.lock"), pytest.raises(UserError, match=r"another process is working on .*new"):
+        pipeline.run(load_config(path), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "new.partial").exists()
 
 
 def test_an_existing_folder_is_only_replaced_when_asked(bert_run):

@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from probescale.config import RunConfig
 from probescale.configfile import to_yaml
 from probescale.errors import ProofFailed, UserError
 from probescale.files import check_output_folder, write_text
 from probescale.progress import console
+from probescale.sources import try_lock
 
 
 def check_run_folder(out: Path | str, *, overwrite: bool) -> Path:
@@ -29,6 +32,28 @@ def _partial(out: Path) -> Path:
 @contextmanager
 def work_folder(out: Path, config: RunConfig, made: dict[str, Any], **asked: object) -> Iterator[Path]:
     """`out.partial`, with what an interrupted run of exactly this work left there; it becomes `out` at the end."""
+    with _alone(out):
+        yield from _filled(out, config, made, **asked)
+
+
+@contextmanager
+def _alone(out: Path) -> Iterator[None]:
+    """One process at a time. The lock of a process that was killed is free."""
+    path = out.with_name(f".{out.name}.lock")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
+    if not try_lock(lock):
+        raise UserError(
+            f"another process is working on {out}", field="--out", hint="wait for it, or give another folder"
+        )
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        lock.release()
+
+
+def _filled(out: Path, config: RunConfig, made: dict[str, Any], **asked: object) -> Iterator[Path]:
     work = _partial(out)
     identity = json.dumps({**made, "command": None, "config": config.model_dump(mode="json"), **asked}, sort_keys=True)
     mark = work / "identity.json"

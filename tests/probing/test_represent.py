@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from conftest import FAMILIES, LAYERS, labelled_rows
+from probescale.errors import UserError
 from probescale.models.batching import batches_by_tokens
 from probescale.models.loading import load_as_saved
 from probescale.probing.cache import Store
@@ -203,3 +206,19 @@ def test_batches_hold_every_input_once_and_keep_the_limit():
     batches = [np.arange(200)[batch] for batch in batches_by_tokens(lengths, 120)]
     assert np.concatenate(batches).tolist() == list(range(200))
     assert all(len(batch) == 1 or len(batch) * lengths[batch].max() <= 120 for batch in batches)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_states_that_are_no_numbers_are_named_with_layer_and_example(loaded, value):
+    block = loaded.family.layers(loaded.model)[2]
+    handle = block.register_forward_hook(lambda _block, _inputs, output: _spoilt(output, value))
+    with pytest.raises(UserError, match="layer-003 are not finite numbers for example 24"):
+        features_of(loaded, replace(SINGLE, texts=(*SINGLE.texts[:-1], "so")), "mean", batch_tokens=1)
+    handle.remove()
+
+
+def _spoilt(output, value: float):
+    """What a block puts out, spoilt for texts of few tokens."""
+    state = output[0] if isinstance(output, tuple) else output
+    state = torch.where(torch.tensor(state.shape[1] < 5), torch.full_like(state, value), state)
+    return (state, *output[1:]) if isinstance(output, tuple) else state

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -223,3 +225,24 @@ def test_the_lines_that_the_documentation_shows_run(run):
             ran.append(known)
     assert len(ran) == 2
     assert ran[0]["classify"]("the film was good")[0]["label"] in ("negative", "positive")
+
+
+def test_a_reader_that_goes_away_ends_it_without_a_word(run, tmp_path):
+    (tmp_path / "many.txt").write_text("the film was good\n" * 5000)
+    words = [
+        sys.executable,
+        "-m",
+        "probescale",
+        "predict",
+        str(run[0]),
+        str(tmp_path / "many.txt"),
+        "--format",
+        "jsonl",
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 1

@@ -39,12 +39,12 @@ def main() -> None:
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries would fill a log file
     if several() > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it would speak of itself in every process
-    if not first():
-        follow()
-        return
     try:
-        with leading():
-            app()
+        if first():
+            with leading():
+                app()
+        else:
+            follow()
     except UserError as error:
         _fail(error)
     except OSError as error:

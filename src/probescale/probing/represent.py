@@ -207,7 +207,8 @@ def _batch(
         written.append((kept, len(rows)))
         if len(rows):
             write = (lambda *row, kept=kept: kept.append(row)) if sharing() else writer.write
-            poolers.append((view.take(rows).pooler(batch, first_token), write))
+            seen = view.take(rows)
+            poolers.append((seen.pooler(batch, first_token), seen.inputs, write))
     read(inputs, partial(_receive, sites, poolers))
     return len(batch), written
 
@@ -220,8 +221,16 @@ def _run_hooked(
 
 
 def _receive(sites: Sequence[Site], poolers: list, number: int, states: Tensor) -> None:
-    for pool, write in poolers:
-        write(sites[number].name, pool(states))
+    for pool, inputs, write in poolers:
+        rows = pool(states)
+        if not np.isfinite(rows).all():
+            wrong = int(inputs[np.argmin(np.isfinite(rows).all(1))]) + 1
+            raise UserError(
+                f"the states at {sites[number].name} are not finite numbers for example {wrong}",
+                field="model.source",
+                hint="the weights may be damaged, or made for another number format; `probescale doctor` looks at them",
+            )
+        write(sites[number].name, rows)
 
 
 def _rows_behind(view: View, order: np.ndarray) -> np.ndarray:

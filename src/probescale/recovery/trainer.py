@@ -15,6 +15,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from probescale.config import RecoveryConfig
+from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.models.precision import usable_precision
 from probescale.processes import several
@@ -22,6 +23,18 @@ from probescale.recovery.objective import Objective
 from probescale.recovery.predict import rows_of
 from probescale.recovery.states import means
 
+
+def _tell_astray(loss: Tensor, numbers: Tensor, step: int, rate: float) -> None:
+    """Weights that training has ruined stay so: stop at once."""
+    examples = ", ".join(str(int(number) + 1) for number in numbers[:SHOWN])
+    raise UserError(
+        f"the loss is {loss.item()} at step {step}, with the training examples {examples} and others",
+        field="recovery.learning_rate",
+        hint=f"choose a smaller one than {rate:g}",
+    )
+
+
+SHOWN = 3  # examples
 LOGGED = 100  # points of a training that a tracker hears of
 
 
@@ -63,6 +76,8 @@ class RecoveryTrainer(Trainer):
         if objective.states is not None:
             found = means(self.seen, inputs["attention_mask"])
             loss = loss + objective.state_weight * objective.state_loss(found, inputs["number"])
+        if not torch.isfinite(loss):
+            _tell_astray(loss, inputs["number"], self.state.global_step + 1, self.args.learning_rate)
         return (loss, outputs) if return_outputs else loss
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:  # noqa: ANN401 - the trainer's
