@@ -22,12 +22,18 @@ P = ParamSpec("P")
 Given = TypeVar("Given")
 Found = TypeVar("Found")
 PATIENCE = timedelta(days=30)  # the others wait while the first one probes, or reads its data
+_joined = False  # this process leads or follows; a program of others that was launched so does neither
 _sharing = False
 
 
-def several() -> int:
-    """How many processes there are."""
+def started() -> int:
+    """How many processes the launcher started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def several() -> int:
+    """How many processes work together."""
+    return started() if _joined else 1
 
 
 def first() -> bool:
@@ -73,7 +79,9 @@ def on_own_device(model: nn.Module) -> None:
 @contextmanager
 def leading() -> Iterator[None]:
     """Around the first process's command: at its good end the others may go."""
+    global _joined
     code: object = 0
+    _joined = True
     if several() > 1:
         _state()  # before a library makes one that knows of this process alone
     try:
@@ -87,16 +95,18 @@ def leading() -> Iterator[None]:
     finally:
         if several() > 1 and not code:
             _tell(None)
+        _joined = False
 
 
 def follow() -> None:
     """Do one's part of whatever the first process shares, until it is done."""
-    global _sharing
+    global _joined, _sharing
     from accelerate.utils import broadcast_object_list
 
     from probescale.progress import console
 
     console.quiet = True  # one voice is enough
+    _joined = True
     _state()
     while True:
         heard: list[Any] = [None]

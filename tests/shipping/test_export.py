@@ -124,7 +124,7 @@ def test_a_graph_that_kills_its_process_is_refused_in_words(bert, tmp_path, monk
 
 def test_a_graph_that_answers_otherwise_is_not_written(bert, tmp_path, monkeypatch):
     wrong = saved("bert", "sentence", tmp_path / "other")
-    wrong.model.classifier.weight.data.mul_(1.5)
+    wrong.model.get_parameter("classifier.weight").data.mul_(1.5)
     write = exporting.write_graph
     monkeypatch.setattr(exporting, "write_graph", lambda _loaded, kind, path: write(wrong, kind, path))
     with pytest.raises(ProofFailed, match="answers differ"):

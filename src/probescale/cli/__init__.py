@@ -8,7 +8,7 @@ from typing import NoReturn
 
 from probescale.cli.app import app as app
 from probescale.errors import Problems, UserError
-from probescale.processes import first, follow, leading, several
+from probescale.processes import first, follow, leading, started
 
 # isort: off
 from probescale.cli import work  # --help lists commands in the order of these imports
@@ -37,7 +37,7 @@ def _fail(error: UserError) -> NoReturn:
 def main() -> None:
     if not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries would fill a log file
-    if several() > 1:
+    if started() > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it would speak of itself in every process
     try:
         if first():
