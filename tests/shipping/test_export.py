@@ -117,6 +117,9 @@ def test_a_processor_that_dies_of_eight_bits_gets_float32(bert, tmp_path, monkey
 def test_a_graph_that_kills_its_process_is_refused_in_words(bert, tmp_path, monkeypatch):
     """The check is a process of its own: this one dies as a bad instruction would make it die."""
     shutil.copytree(bert / "onnx", tmp_path / "copy")
+    record = json.loads((tmp_path / "copy" / "probescale.json").read_text())
+    record["onnx"]["int8"] = True
+    (tmp_path / "copy" / "probescale.json").write_text(json.dumps(record))
     monkeypatch.setattr(runtime, "TRY", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
     with pytest.raises(UserError, match="processor cannot run"):
         open_model(str(tmp_path / "copy"))

@@ -86,17 +86,18 @@ def open_graph(folder: Path, *, field: str) -> Ready:
     try:
         about = record["onnx"]
         kind, labels, limit, fields = about["kind"], tuple(about["labels"]), about["longest"], about["inputs"]
+        int8 = bool(about["int8"])
     except (KeyError, TypeError) as error:
         raise UserError(
             f"{folder} has a graph but no record of it", field=field, hint="export it with `probescale export`"
         ) from error
     tokenizer = load_tokenizer(folder, config_in(folder, field=field), field=field)
-    runs = session(folder / GRAPH)
+    runs = session(folder / GRAPH, int8=int8)
 
     def run(batch: dict[str, np.ndarray]) -> np.ndarray:
         return np.asarray(runs.run(None, {name: batch[name] for name in fields})[0])
 
-    name = "onnx int8" if about["int8"] else "onnx"
+    name = "onnx int8" if int8 else "onnx"
     return Ready(str(folder), name, kind, labels, tokenizer, limit, run, folder)
 
 

@@ -23,19 +23,19 @@ run.run(None, {one.name: numpy.ones((2, 8), numpy.int64) for one in run.get_inpu
 INSTALL = 'pip install "probescale[onnx]"'
 
 
-def session(path: Path, threads: int | None = None) -> InferenceSession:
-    """On the CPU, with as many threads as PyTorch would use."""
+def session(path: Path, *, int8: bool) -> InferenceSession:
+    """On the CPU, with as many threads as PyTorch would use; 8-bit graphs are tried first."""
     import torch
 
     onnxruntime = _library()
-    if not runs_here(path):
+    if int8 and not runs_here(path):
         raise UserError(
             f"this machine's processor cannot run {path}",
             field="MODEL",
             hint="export it again without --int8, or use the PyTorch folder",
         )
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads or torch.get_num_threads()
+    options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
