@@ -254,7 +254,7 @@ def tables() -> str:
 
 def table(name: str, found: dict[Job, dict[str, Any]], beside: list[str]) -> str:
     """One row a model: what it is made of, how large it is, what it is right about, and how much of the original's."""
-    from probescale.subsets import name_of
+    from probescale.report.tables import layers_text
 
     rows: dict[Job, list[dict[str, Any]]] = {}
     for other in (name, *beside):
@@ -264,13 +264,14 @@ def table(name: str, found: dict[Job, dict[str, Any]], beside: list[str]) -> str
     whole = rows.get(Job(name, 0, "1x"))
     if whole is None:
         return ""
+    by_seed = {each["seed"]: each["accuracy"] for each in whole}
     lines = ["| model | layers | beside them | parameters | smaller | accuracy | kept |", "|" + " --- |" * 7]
     for job, several in sorted(rows.items(), key=lambda row: _order(row[0], row[1])):
         one, right = several[0], [100 * each["accuracy"] for each in several]
         seeds = ", ".join(f"{each:.1f}" for each in right)
-        kept = np.mean(right) / np.mean([each["accuracy"] for each in whole])
+        kept = np.mean([100 * each["accuracy"] / by_seed[each["seed"]] for each in several])
         lines.append(
-            f"| {_title(job)} | {name_of(tuple(one['kept']))} | {one['made_smaller']} | {one['params'] / 1e6:.2f}M | "
+            f"| {_title(job)} | {layers_text(one['kept'])} | {one['made_smaller']} | {one['params'] / 1e6:.2f}M | "
             f"{whole[0]['params'] / one['params']:.1f}x | {np.mean(right):.2f} ({seeds}) | {kept:.1f} % |"
         )
     study = STUDIES[name]

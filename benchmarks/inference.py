@@ -1,5 +1,6 @@
 """How much faster a smaller model is where it runs: cuts in PyTorch, ONNX with 8-bit weights, and `predict`.
 
+    python benchmarks/inference.py cuts         one part: cuts, formats or predict
     python benchmarks/inference.py              everything; a quarter of an hour on two cores that do nothing else
     python benchmarks/inference.py --tables     only docs/inference.md's tables, from what is known
 
@@ -172,16 +173,19 @@ def tables() -> str:
     return "\n\n".join(parts)
 
 
+PARTS = {"cuts": measure_cuts, "formats": measure_formats, "predict": measure_predict}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[])
     parser.add_argument("--tables", action="store_true", help="measure nothing")
-    if not parser.parse_args().tables:
+    asked = parser.parse_args()
+    found = json.loads(MEASURED.read_text()) if MEASURED.exists() else {}
+    for part in [] if asked.tables else asked.parts or PARTS:
         with tempfile.TemporaryDirectory() as folder:
-            scratch = Path(folder)
-            found = {"cuts": measure_cuts(scratch)}
-            MEASURED.write_text(json.dumps(found, indent=1) + "\n")
-            found |= {"formats": measure_formats(scratch), "predict": measure_predict(scratch)}
-            MEASURED.write_text(json.dumps(found, indent=1) + "\n")
+            found[part] = PARTS[part](Path(folder))
+        MEASURED.write_text(json.dumps(found, indent=1) + "\n")
     write_tables("inference.md", "inference.py", tables())
 
 
