@@ -72,6 +72,9 @@ def test_every_number_of_the_report_is_in_the_results(whole):
              for one in data["rows"]]  # fmt: skip
     names = ("params", "ratio_total", "ratio_layers", "value", "retention", "agreement")
     assert shown == [tuple(json.loads(row[name]) for name in names) for row in rows.values()]
+    with (folder / "results.csv").open() as file:
+        speeds = [float(row["speedup"]) for row in csv.DictReader(file)]
+    assert [one["speed"] for one in data["rows"]] == [f"{speed:.2f}x" for speed in speeds]
     for choice in (one for method in data["places"][0]["methods"] for one in method["choices"]):
         kept = " ".join(map(str, choice["kept"]))
         measured = [float(row["value"]) for row in rows.values() if row["layers"] == kept]
@@ -100,15 +103,16 @@ def test_a_study_killed_at_random_moments_ends_with_the_same_results(whole, mode
     assert rows_of(tmp_path / "out") == rows_of(whole[1])
 
 
-def test_a_broken_cell_is_named_and_the_others_are_told(whole):
-    study, folder, _ = whole
+def test_a_broken_cell_is_named_and_the_others_are_told(whole, tmp_path):
+    study, finished, _ = whole
+    folder = tmp_path / "out"
+    shutil.copytree(finished, folder)
     broken = folder / "cells" / study.cells[0].name / "metrics.json"
-    text = broken.read_text()
-    broken.write_text(text[: len(text) // 2])
-    try:
-        results = read_results(StudyFolder(folder), study.cells)
-    finally:
-        broken.write_text(text)
+    broken.write_text(broken.read_text()[:200])
+    results = read_results(StudyFolder(folder), study.cells)
+    write_study_report(StudyFolder(folder), results)
+    for page in ("report.md", "report.html"):
+        assert f"{study.cells[0].name} failed" in (folder / page).read_text()
     assert list(results.broken) == [study.cells[0].name]
     assert "RunResult cannot be read" in results.broken[study.cells[0].name]
     assert [row.strategy for row in results.rows] == ["original", "top_k"]
