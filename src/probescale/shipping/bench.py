@@ -18,6 +18,7 @@ from probescale.progress import progress
 from probescale.shipping.ready import Ready, open_model
 
 WARM_UP = 3
+REST = 0.02  # seconds before a pass: threads of the one before it may still be waiting busily
 # The most memory that a model's process takes while it loads and answers, beyond what the libraries took before.
 MEMORY = """
 import json, sys, threading
@@ -96,6 +97,7 @@ def _in_turn(
     times: list[list[float]] = [[] for _ in models]
     for _ in range(WARM_UP + passes):
         for one, batch, spent in zip(models, batches, times, strict=True):
+            time.sleep(REST)
             began = time.perf_counter()
             one.run(batch)
             spent.append(1000 * (time.perf_counter() - began))
