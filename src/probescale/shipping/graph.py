@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from transformers import AutoModel  # noqa: F401 - so that stock classes are loaded before the exporter looks at them
 
 from probescale.errors import UserError, first_line
 from probescale.models.loading import LoadedModel, quiet_transformers
@@ -76,18 +77,14 @@ def write_int8(graph: Path, path: Path) -> None:
         quantize_dynamic(model, path, per_channel=True, weight_type=QuantType.QInt8)
 
 
-class _quietly:  # noqa: N801 - used as a function
+@contextmanager
+def _quietly() -> Iterator[None]:
     """Without the libraries' talk of themselves: what matters is checked on the result."""
-
-    def __enter__(self) -> None:
-        self.transformers, self.warnings = quiet_transformers(), warnings.catch_warnings()
-        self.transformers.__enter__()
-        self.warnings.__enter__()
+    level = logging.root.manager.disable
+    with quiet_transformers(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        self.level = logging.root.manager.disable
         logging.disable(logging.WARNING)
-
-    def __exit__(self, *about: object) -> None:
-        logging.disable(self.level)
-        self.warnings.__exit__(*about)  # type: ignore[arg-type]
-        self.transformers.__exit__(*about)  # type: ignore[arg-type]
+        try:
+            yield
+        finally:
+            logging.disable(level)
