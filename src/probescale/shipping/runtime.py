@@ -37,8 +37,8 @@ def session(path: Path, *, int8: bool) -> InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3
-    # Threads that wait busily between two passes would slow whatever else runs in this process.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Busy waiting pays within a pass; between two it would slow whatever else runs in this process.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # whatever the runtime makes of a wrong file
