@@ -259,7 +259,8 @@ def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, mon
     path, _ = bert_run
     stale = tmp_path / "new.partial"
     stale.mkdir()
-    (stale / "identity.json").write_text("{}")
+    (stale / ".work").mkdir()
+    (stale / ".work" / "identity.json").write_text("{}")
     (stale / "scores.json").write_text("{}")
     monkeypatch.setattr(measuring, "recover", lambda *_, **__: ())
     result = pipeline.run(load_config(path), tmp_path / "new")

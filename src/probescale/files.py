@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
 import shutil
+import socket
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import psutil
 from pydantic import BaseModel, ConfigDict
 
 from probescale.errors import UserError, first_line
@@ -52,7 +56,8 @@ def read_json(path: Path, *, field: str) -> Any:  # noqa: ANN401
 def whole_file(target: Path) -> Iterator[Path]:
     """A file to write that takes the target's name only when the block ends without an error."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    sweep(target)
+    partial = _beside(target, "new")
     try:
         yield partial
         partial.replace(target)
@@ -63,16 +68,47 @@ def whole_file(target: Path) -> Iterator[Path]:
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
     """A folder to fill that takes the target's name only when the block ends without an error."""
-    partial = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    sweep(target)
+    partial = _beside(target, "new")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
         yield partial
-        if target.exists():
-            shutil.rmtree(target)
-        partial.replace(target)
+        put_in_place(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def put_in_place(folder: Path, target: Path) -> None:
+    """The folder takes the target's name. What had it before is there until then, and never half gone."""
+    old = _beside(target, "old")
+    if target.exists():
+        target.rename(old)
+    folder.rename(target)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def remove_folder(folder: Path, beside: Path | None = None) -> None:
+    """It is there, or it is not: half of it never has its name. `beside`: where it is taken apart."""
+    old = _beside(beside or folder, "old")
+    if folder.exists():
+        folder.rename(old)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def sweep(target: Path) -> None:
+    """Away with what processes that were killed left beside the target."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.{HOST}-*.tmp"):
+        process = path.name.rsplit("-", 1)[1].split(".")[0]
+        if process.isdecimal() and not psutil.pid_exists(int(process)):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"  # several machines may share a folder
+
+
+def _beside(target: Path, what: str) -> Path:
+    return target.with_name(f".{target.name}.{HOST}-{os.getpid()}.{what}.tmp")
 
 
 def check_output_file(path: Path, *, overwrite: bool = True, field: str = "--out") -> Path:

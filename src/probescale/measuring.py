@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from probescale.config import RunConfig
-from probescale.files import write_json
+from probescale.files import remove_folder, write_json
 from probescale.models.counting import count_parameters
 from probescale.models.latency import compare_latency
 from probescale.models.loading import LoadedModel
@@ -27,6 +27,7 @@ from probescale.recovery.recipe import described
 from probescale.recovery.recover import recover
 from probescale.recovery.result import Measured
 from probescale.recovery.teacher import Lessons, taught, teach
+from probescale.runfolder import INNER
 from probescale.selection.select import Selection
 from probescale.subsets import Subset, name_of
 from probescale.tasks.data import Examples
@@ -36,7 +37,7 @@ from probescale.tasks.unlabelled import changed_copies, joined
 
 TRACKED = "tracking"
 ANSWERS, SWAYED = ".answers.json", ".swayed.json"
-TEACHER = "teacher"  # the fine-tuned original and what it answered; in the run's folder while the run lasts
+TEACHER = "teacher"  # the fine-tuned original and what it answered
 
 
 class Measurer:
@@ -101,13 +102,16 @@ class Measurer:
             **self._speed(model),
             seconds=round(time.perf_counter() - started, 1),
         )
-        if hold(measured):
+        held = hold(measured)
+        if held:
             self.held = (kept, model)
         save_answers(path.with_suffix(ANSWERS), predicted)
         if isinstance(self.task.train, Examples) and self.task.kind == "class":
             found = swayed(model, self.task.train, max_length=self.config.model.max_length)
             write_json(path.with_suffix(SWAYED), [one.model_dump() for one in found])
         measured.save(path)
+        if not held:
+            remove_folder(self._checkpoints(kept, whole=whole))
         return measured
 
     def _speed(self, model: LoadedModel) -> dict[str, float]:
@@ -134,10 +138,15 @@ class Measurer:
 
     def _place(self, kept: Subset, *, whole: bool) -> Path:
         folder = self.ground if whole else self.work
-        return folder / "measured" / ("original.json" if whole else f"{name_of(kept)}.json")
+        return folder / INNER / "measured" / ("original.json" if whole else f"{name_of(kept)}.json")
+
+    def _checkpoints(self, kept: Subset, *, whole: bool) -> Path:
+        """Until the trained model is measured, and saved where it is to be."""
+        place = self._place(kept, whole=whole)
+        return place.parent.with_name("training") / place.stem
 
     def save(self, selection: Selection) -> None:
-        """The selection's model becomes the run's; after an interruption it may have to be trained again."""
+        """The selection's model becomes the run's."""
         folder, kept = self.work / "model", selection.kept
         if folder.exists():
             return
@@ -147,6 +156,7 @@ class Measurer:
         if self.shrink:
             record["shrink"] = self.shrink.model_dump(mode="json", exclude_none=True)
         save_model(model, record, folder)
+        remove_folder(self._checkpoints(kept, whole=False))
 
     def train(self, name: str, kept: Subset, *, whole: bool = False) -> tuple[LoadedModel, tuple[float, ...]]:
         """The model, and the mean loss of every epoch."""
@@ -161,7 +171,8 @@ class Measurer:
         place = (self.ground if whole else self.work) / TRACKED / name
         recipe = config.recovery.of_original if whole else config.recovery
         tracked = place if recipe.tracking else None
-        losses = recover(model, self.task.train, recipe, lessons=lessons, kept=kept, tracked=tracked, **options)
+        options |= {"tracked": tracked, "checkpoints": self._checkpoints(kept, whole=whole)}
+        losses = recover(model, self.task.train, recipe, lessons=lessons, kept=kept, **options)
         if whole and config.recovery.distil:
             self._teach(model)
         return model, losses
@@ -172,17 +183,17 @@ class Measurer:
         recipe = self.config.recovery
         if not recipe.distil or recipe.start == "pretrained":
             return self.loaded
-        return taught(self.loaded, self.ground / TEACHER)
+        return taught(self.loaded, self.ground / INNER / TEACHER)
 
     def _teach(self, teacher: LoadedModel) -> None:
         recipe, options = self.config.recovery, {"max_length": self.config.model.max_length}
         states = bool(recipe.states or recipe.healing)
         weights = recipe.start == "teacher"
-        folder = self.ground / TEACHER
+        folder = self.ground / INNER / TEACHER
         teach(teacher, self.task.train, self.unlabelled, folder, states=states, weights=weights, **options)
 
     def _lessons(self) -> Lessons | None:
         """What the original says of the training texts; it is trained before its subnetworks."""
         if not self.config.recovery.distil:
             return None
-        return Lessons.load(self.ground / TEACHER, self.unlabelled)
+        return Lessons.load(self.ground / INNER / TEACHER, self.unlabelled)

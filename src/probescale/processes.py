@@ -70,6 +70,17 @@ def in_turn(work: Callable[[Given], Found], items: Iterable[Given]) -> Iterator[
         yield from gather_object([work(group[own])] if own < len(group) else [])
 
 
+def agreed(said: bool) -> bool:
+    """In a shared call, what the first process says, in all of them."""
+    if not _sharing:
+        return said
+    from accelerate.utils import broadcast_object_list
+
+    heard = [said]
+    broadcast_object_list(heard)
+    return heard[0]
+
+
 def on_own_device(model: nn.Module) -> None:
     """What came from another process is where that one had it."""
     if _sharing:

@@ -14,14 +14,19 @@ from filelock import FileLock
 from probescale.config import RunConfig
 from probescale.configfile import to_yaml
 from probescale.errors import ProofFailed, UserError
-from probescale.files import check_output_folder, write_text
+from probescale.files import check_output_folder, put_in_place, remove_folder, sweep, whole_folder, write_text
 from probescale.progress import console
 from probescale.sources import try_lock
 
+INNER = ".work"  # within the run's folder while the run lasts: what a resumed run goes on with
+MARK = f"{INNER}/identity.json"
+
 
 def check_run_folder(out: Path | str, *, overwrite: bool) -> Path:
-    out = check_output_folder(Path(out), overwrite=overwrite, markers=["config.yaml", "selection.json", "metrics.json"])
-    check_output_folder(_partial(out), overwrite=True, markers=["identity.json"])
+    cut_off = (Path(out) / MARK).is_file()
+    markers = ["config.yaml", "selection.json", "metrics.json"]
+    out = check_output_folder(Path(out), overwrite=overwrite or cut_off, markers=markers)
+    check_output_folder(_partial(out), overwrite=True, markers=[MARK])
     return out
 
 
@@ -55,25 +60,31 @@ def _alone(out: Path) -> Iterator[None]:
 
 def _filled(out: Path, config: RunConfig, made: dict[str, Any], **asked: object) -> Iterator[Path]:
     work = _partial(out)
+    if (out / MARK).is_file() and not work.exists():
+        out.rename(work)  # it was cut off in its very last step
+    _sweep_all(out, work)
     identity = json.dumps({**made, "command": None, "config": config.model_dump(mode="json"), **asked}, sort_keys=True)
-    mark = work / "identity.json"
+    mark = work / MARK
     if mark.is_file() and mark.read_text(encoding="utf-8") == identity:
         console.print(f"going on with the interrupted run in {work}", markup=False)
     else:
-        shutil.rmtree(work, ignore_errors=True)
-        write_text(work / "config.yaml", to_yaml(config))
-        write_text(mark, identity)
+        with whole_folder(work) as new:
+            write_text(new / MARK, identity)
+            write_text(new / "config.yaml", to_yaml(config))
     try:
         yield work
     except ProofFailed:
         raise  # not the settings are wrong: what was trained stays
     except UserError:
-        shutil.rmtree(work)  # nothing here is worth going on with
+        remove_folder(work)  # nothing here is worth going on with
         raise
-    for inner in ("measured", "teacher"):
-        if (work / inner).exists():
-            shutil.rmtree(work / inner)
-    mark.unlink()
-    if out.exists():
-        shutil.rmtree(out)
-    work.rename(out)
+    put_in_place(work, out)
+    remove_folder(out / INNER, beside=out)
+
+
+def _sweep_all(out: Path, work: Path) -> None:
+    """No other process works here: what has a temporary name was left by one that was killed."""
+    sweep(out)
+    sweep(work)
+    for path in work.rglob(".*.tmp"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

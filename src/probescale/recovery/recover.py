@@ -19,6 +19,7 @@ from probescale.errors import UserError
 from probescale.models.loading import LoadedModel, fingerprint, quiet_transformers
 from probescale.processes import share
 from probescale.progress import progress
+from probescale.recovery.checkpoints import Checkpoints, newest
 from probescale.recovery.inputs import Data, Inputs, inputs_of, labels_of
 from probescale.recovery.objective import Objective
 from probescale.recovery.predict import answers_of
@@ -42,10 +43,12 @@ def recover(
     seed: int = 0,
     title: str = "fine-tuning",
     tracked: Path | None = None,
+    checkpoints: Path | None = None,
 ) -> tuple[float, ...]:
     """Train the model in place: on the labels, and on what a teacher says of the same and of unlabelled texts.
 
     What it gives is the mean loss of every epoch. `tracked`: a folder for what `recipe.tracking` writes to files.
+    `checkpoints`: a folder for the state of a long training, from which the same call goes on if it was cut off.
 
     `kept`: which layers of the teacher the model has; with it, its states can be brought near the teacher's.
     The last state is kept, unless a part of train is set aside to find the best one.
@@ -59,11 +62,12 @@ def recover(
     objective = _objective(scale.of(labels), inputs, recipe, lessons, kept, scale, quantity=quantity)
     used, held = _parts(train, inputs, recipe.validation, seed)
     with _dropout(loaded.model, recipe.dropout):
-        if recipe.healing and objective.states is not None:
+        cut_off = checkpoints is not None and newest(checkpoints) is not None
+        if recipe.healing and objective.states is not None and not cut_off:
             healing = replace(objective, answer_weight=0.0, state_weight=1.0)
             short = recipe.model_copy(update={"epochs": recipe.healing})
             share(_train, loaded, inputs, used, [], healing, short, seed, f"healing, {title}")
-        losses = share(_train, loaded, inputs, used, held, objective, recipe, seed, title, tracked)
+        losses = share(_train, loaded, inputs, used, held, objective, recipe, seed, title, tracked, checkpoints)
     if quantity:
         scale.turn_back(loaded.model)
     loaded.fingerprint = fingerprint(loaded.model)
@@ -114,6 +118,7 @@ def _train(
     seed: int,
     title: str,
     tracked: Path | None = None,
+    checkpoints: Path | None = None,
 ) -> tuple[float, ...]:
     set_seed(seed)
     blocks = list(loaded.family.layers(loaded.model)) if objective.states is not None else []
@@ -121,13 +126,18 @@ def _train(
     with tempfile.TemporaryDirectory() as scratch, quiet_transformers(), watched(blocks) as seen:
         arguments = arguments_of(recipe, str(tracked or scratch), seed, title, steps)
         data, lengths = Part(inputs, used), inputs.tokens.lengths[used].tolist()
-        trainer = RecoveryTrainer(loaded, data, lengths, inputs.collate, objective, seen, arguments, recipe.layer_decay)
+        trainer = RecoveryTrainer(
+            loaded, data, lengths, inputs.collate, objective, seen, arguments, recipe.layer_decay, checkpoints
+        )
         if held:
             loss = lambda: _held_out_loss(loaded, inputs, held, objective)  # noqa: E731
-            trainer.add_callback(EarlyStop(loaded.model, loss, recipe.patience))
+            trainer.add_callback(EarlyStop(loaded.model, loss, recipe.patience, checkpoints))
+        if checkpoints:
+            trainer.add_callback(Checkpoints(checkpoints))
+        before = newest(checkpoints) if checkpoints else None
         with progress(title, steps) as advance:
             trainer.add_callback(Bar(advance))
-            trainer.train()
+            trainer.train(resume_from_checkpoint=str(before) if before else None)
     loaded.model.eval()
     if not all(torch.isfinite(parameter).all() for parameter in loaded.model.parameters()):
         raise UserError(

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.data import Dataset
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
 from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.models.precision import usable_precision
-from probescale.processes import several
+from probescale.processes import first, several
+from probescale.recovery.checkpoints import newest, place
 from probescale.recovery.objective import Objective
 from probescale.recovery.predict import rows_of
 from probescale.recovery.states import means
@@ -35,6 +37,7 @@ def _tell_astray(loss: Tensor, numbers: Tensor, step: int, rate: float) -> None:
 
 
 SHOWN = 3  # examples
+BEST = "best.pt"  # in a checkpoint: the best state so far
 LOGGED = 100  # points of a training that a tracker hears of
 
 
@@ -51,9 +54,10 @@ class RecoveryTrainer(Trainer):
         seen: list[Tensor],  # states of the last pass, where the objective asks for them
         arguments: TrainingArguments,
         layer_decay: float,
+        checkpoints: Path | None = None,
     ) -> None:
         self.loaded, self.objective, self.seen, self.layer_decay = loaded, objective, seen, layer_decay
-        self.lengths = lengths
+        self.lengths, self.checkpoints = lengths, checkpoints
         super().__init__(
             model=loaded.model,
             args=arguments,
@@ -82,9 +86,14 @@ class RecoveryTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:  # noqa: ANN401 - the trainer's
         """Batches of like length: the same ones, however many processes share each of them."""
-        generator = torch.Generator().manual_seed(self.args.seed)
-        size = self.args.train_batch_size * several()
-        return LengthGroupedSampler(size, lengths=self.lengths, generator=generator)
+        return EpochSampler(self.args.train_batch_size * several(), self.lengths, self.args.seed, self._epoch)
+
+    def _epoch(self) -> int:
+        """How many are done."""
+        return self.state.global_step * int(self.args.num_train_epochs) // max(self.state.max_steps, 1)
+
+    def _get_output_dir(self, trial: object) -> str:
+        return str(self.checkpoints or super()._get_output_dir(trial))
 
     def create_optimizer(self, model: Any = None) -> torch.optim.Optimizer:  # noqa: ANN401 - as the trainer has it
         """Lower layers can learn more slowly: they are shared by all tasks, and change least."""
@@ -110,6 +119,21 @@ class RecoveryTrainer(Trainer):
             }
             for (level, decays), parameters in groups.items()
         ]
+
+
+class EpochSampler(LengthGroupedSampler):
+    """The order of an epoch hangs on the seed and the epoch alone: training that was cut off goes on in it."""
+
+    def __init__(self, size: int, lengths: list[int], seed: int, epoch: Callable[[], int]) -> None:
+        self.random = torch.Generator()
+        super().__init__(size, lengths=lengths, generator=self.random)
+        self.seed, self.epoch = seed, epoch
+
+    def __iter__(self) -> Iterator[int]:
+        self.random.manual_seed(self.seed)
+        for _ in range(self.epoch()):
+            list(super().__iter__())  # those before it
+        return super().__iter__()
 
 
 def arguments_of(recipe: RecoveryConfig, folder: str, seed: int, title: str, steps: int) -> TrainingArguments:
@@ -139,17 +163,25 @@ def arguments_of(recipe: RecoveryConfig, folder: str, seed: int, title: str, ste
 
 
 def losses_of(history: list[dict[str, float]]) -> tuple[float, ...]:
-    """The mean of every epoch, from what the trainer logged in it."""
-    epochs: dict[int, list[float]] = {}
+    """The mean of every epoch, from what the trainer logged in it: each entry speaks of the steps since the last."""
+    epochs: dict[int, list[tuple[float, float]]] = {}  # epoch -> (loss, steps)
+    before = 0.0
     for entry in history:
         if "loss" in entry:
-            epochs.setdefault(math.ceil(entry["epoch"]), []).append(entry["loss"])
-    return tuple(sum(losses) / len(losses) for _, losses in sorted(epochs.items()))
+            steps, before = entry["step"] - before, entry["step"]
+            epochs.setdefault(math.ceil(entry["epoch"]), []).append((entry["loss"], steps))
+    return tuple(
+        round(sum(loss * steps for loss, steps in parts) / sum(steps for _, steps in parts), 4)
+        for _, parts in sorted(epochs.items())
+    )
 
 
 class Bar(TrainerCallback):
     def __init__(self, advance: Callable[[int], None]) -> None:
         self.advance = advance
+
+    def on_train_begin(self, args: object, state: TrainerState, control: object, **_: object) -> None:
+        self.advance(state.global_step)
 
     def on_step_end(self, *_: object, **__: object) -> None:
         self.advance(1)
@@ -158,9 +190,12 @@ class Bar(TrainerCallback):
 class EarlyStop(TrainerCallback):
     """After every epoch: is it still getting better? The best state is put back at the end."""
 
-    def __init__(self, model: nn.Module, loss: Callable[[], float], patience: int) -> None:
-        self.model, self.loss, self.patience = model, loss, patience
+    def __init__(self, model: nn.Module, loss: Callable[[], float], patience: int, checkpoints: Path | None) -> None:
+        self.model, self.loss, self.patience, self.checkpoints = model, loss, patience, checkpoints
         self.best, self.since, self.kept = float("inf"), 0, dict[str, Tensor]()
+        if checkpoints and (before := newest(checkpoints)):
+            stored = torch.load(before / BEST, weights_only=True)
+            self.best, self.since, self.kept = stored["best"], stored["since"], stored["kept"]
 
     def on_epoch_end(self, args: object, state: object, control: Any, **_: object) -> None:  # noqa: ANN401
         self.model.eval()
@@ -170,6 +205,11 @@ class EarlyStop(TrainerCallback):
         if found < self.best:
             self.best, self.since, self.kept = found, 0, copy.deepcopy(self.model.state_dict())
         control.should_training_stop = self.since >= self.patience
+
+    def on_save(self, args: object, state: TrainerState, control: object, **_: object) -> None:
+        if self.checkpoints and first():
+            stored = {"best": self.best, "since": self.since, "kept": self.kept}
+            torch.save(stored, place(self.checkpoints, state.global_step) / BEST)
 
     def on_train_end(self, *_: object, **__: object) -> None:
         if self.kept:

@@ -10,6 +10,7 @@ from typing import Any
 from probescale.errors import UserError
 from probescale.files import write_json, write_text
 from probescale.provenance import command
+from probescale.runfolder import INNER
 from probescale.study.cells import Study, study_of
 
 MARK = "study.json"
@@ -53,7 +54,7 @@ class StudyFolder:
     def is_done(self, job: str) -> bool:
         """Both are written when all the rest is."""
         return (self.cell(job) / "metrics.json").is_file() or (
-            self.ground(job) / "measured" / "original.json"
+            self.ground(job) / INNER / "measured" / "original.json"
         ).is_file()
 
     def fail(self, job: str, why: str) -> None:

@@ -1,0 +1,100 @@
+"""kill -9 at any moment: nothing half-written is taken for whole, and the same command ends with the same numbers."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from killing import Change, attempt, facts
+
+from probescale import pipeline
+from probescale.checks import check
+from probescale.cutting import cut_to_folder
+from probescale.recovery import checkpoints
+from probescale.runfolder import INNER
+from probescale.shipping.export import export
+
+pytestmark = pytest.mark.slow
+POINTS = int(os.environ.get("PROBESCALE_KILLS", "0"))
+WORKS = ("run", "extract", "export") if POINTS else ("run", "extract")
+
+
+@pytest.fixture(scope="module")
+def settings(model_folder, task_files):
+    return check(
+        {
+            "model": {"source": str(model_folder("bert")), "max_length": 32},
+            "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev)},
+            "selection": {"budget": "60%"},
+            "compare": ["top_k"],
+            "shrink": "auto",
+            "recovery": {"epochs": 2, "learning_rate": 3e-3, "batch_size": 16, "distil": True},
+        }
+    )
+
+
+class Place:
+    """A folder of its own for some work and the cache."""
+
+    def __init__(self, root: Path, work: Callable[[Path], object]) -> None:
+        self.root, self.work, self.out = root, work, root / "made" / "out"
+        self.out.parent.mkdir(parents=True)
+
+    def go(self, kill_at: int | None = None) -> tuple[int, list[Change]]:
+        return attempt(self._work, self.root, self.root.with_suffix(".log"), kill_at)
+
+    def _work(self) -> None:
+        os.environ["PROBESCALE_CACHE"] = str(self.root / "cache")
+        checkpoints.BETWEEN = checkpoints.AT_END = 0  # this process is a fork: nobody else sees it
+        self.work(self.out)
+
+    def check(self, whole: dict[str, object]) -> None:
+        """It is complete and the same, and nothing else is left."""
+        assert facts(self.out) == whole
+        assert [path.name for path in self.out.parent.iterdir()] == ["out"]
+
+
+@pytest.fixture(scope="module", params=WORKS)
+def unharmed(request, tmp_path_factory, settings, model_folder):
+    """Some work, how it changes files, and what it gives."""
+    works = {
+        "run": lambda out: pipeline.run(settings, out),
+        "extract": lambda out: cut_to_folder(str(model_folder("bert")), (2, 3), out),
+        "export": lambda out: export(str(model_folder("bert")), out, int8=True),
+    }
+    place = Place(tmp_path_factory.mktemp("unharmed") / "place", works[request.param])
+    code, changes = place.go()
+    assert code == 0
+    return place.work, changes, facts(place.out)
+
+
+def test_work_that_is_killed_again_and_again_ends_with_the_same_numbers(unharmed, tmp_path):
+    work, changes, whole = unharmed
+    place, rng = Place(tmp_path / "place", work), random.Random(5)
+    for _ in range(2):
+        code, _ = place.go(kill_at=rng.randint(2, len(changes) // 2))
+        assert code == -signal.SIGKILL
+    assert place.go()[0] == 0
+    place.check(whole)
+
+
+@pytest.mark.skipif(not POINTS, reason="minutes: asked for with PROBESCALE_KILLS=30")
+def test_killed_at_every_boundary_and_at_random_points(unharmed, tmp_path):
+    """A killed process has lost nothing that was complete, and left nothing that looks so."""
+    work, changes, whole = unharmed
+    boundaries = {number + 1 for number, change in enumerate(changes, 1) if change.boundary and number < len(changes)}
+    points = random.Random(0).sample(range(1, len(changes) + 1), min(POINTS, len(changes)))
+    for point in sorted(boundaries | set(points)):
+        place = Place(tmp_path / f"at-{point}", work)
+        code, done = place.go(kill_at=point)
+        assert code == -signal.SIGKILL
+        print(f"killed before {done[-1].kind.removeprefix('os.')} {done[-1].path}", flush=True)
+        if place.out.exists() and not (place.out / INNER).exists():
+            assert facts(place.out) == whole
+            continue
+        assert place.go()[0] == 0
+        place.check(whole)
