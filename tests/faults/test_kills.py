@@ -82,6 +82,7 @@ def test_work_that_is_killed_again_and_again_ends_with_the_same_numbers(unharmed
     place.check(whole)
 
 
+@pytest.mark.timeout(3 * 3600)
 @pytest.mark.skipif(not POINTS, reason="minutes: asked for with PROBESCALE_KILLS=30")
 def test_killed_at_every_boundary_and_at_random_points(unharmed, tmp_path):
     """A killed process has lost nothing that was complete, and left nothing that looks so."""
