@@ -153,6 +153,7 @@ class Measurer:
         model = self.held[1] if self.held and self.held[0] == kept else self.train("the answer", kept)[0]
         record = record_of(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
         record["params"] = count_parameters(model.model, model.family).total
+        record["max_length"] = self.config.model.max_length
         if self.shrink:
             record["shrink"] = self.shrink.model_dump(mode="json", exclude_none=True)
         save_model(model, record, folder)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 import random
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +15,9 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 
+from conftest import tiny_model
 from probescale.checks import check
+from probescale.cutting import cut_to_folder
 from probescale.errors import UserError
 from probescale.pipeline import run as run_pipeline
 from probescale.report.card import licence_of
@@ -246,3 +251,43 @@ def test_a_reader_that_goes_away_ends_it_without_a_word(run, tmp_path):
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() == 1
+
+
+def test_texts_are_cut_where_training_cut_them(run):
+    folder, graph, *_ = run
+    long = [Line(1, "the film was good " * 8 + "and the plot was awful and dull and poor " * 20)]
+    for place in (folder, graph):
+        ready = open_model(str(place))
+        assert ready.usual == 32
+        plain, cut, whole = (next(iter(predict_lines(ready, long, length))) for length in (None, 32, 64))
+        assert plain.probability == cut.probability != whole.probability
+
+
+def test_the_snippets_of_the_docs_run_as_they_stand(run, model_folder, tmp_path, monkeypatch):
+    encoder, folder = tmp_path / "encoder", tmp_path / "runs"
+    folder.mkdir()
+    (folder / "my").symlink_to(run[0])
+    (folder / "my-int8").symlink_to(run[1])
+    shutil.copytree(model_folder("bert"), encoder)
+    model, _ = tiny_model("bert")
+    model.bert.save_pretrained(encoder)
+    own = "sentence_transformers.models"
+    modules = [{"idx": 0, "name": "0", "path": "", "type": f"{own}.Transformer"},
+               {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{own}.Pooling"}]  # fmt: skip
+    (encoder / "modules.json").write_text(json.dumps(modules))
+    (encoder / "1_Pooling").mkdir()
+    size = {"word_embedding_dimension": model.config.hidden_size, "pooling_mode_mean_tokens": True}
+    (encoder / "1_Pooling" / "config.json").write_text(json.dumps(size))
+    cut_to_folder(str(encoder), [1, 2], tmp_path / "small")
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "shipping.md").read_text()
+    said = {}
+    for code in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        *first, last = ast.parse(code).body
+        known: dict = {}
+        exec(compile(ast.Module(first, []), "docs", "exec"), known)
+        assert isinstance(last, ast.Expr)
+        said[code.split()[1]] = eval(compile(ast.Expression(last.value), "docs", "eval"), known)
+    assert said["transformers"][0]["label"] in ("positive", "negative")
+    assert said["sentence_transformers"].shape == (1, 1)
+    assert said["onnxruntime,"][0].shape == (1, 2)

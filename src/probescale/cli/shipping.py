@@ -107,7 +107,10 @@ def predict(
         Shape | None, typer.Option("--format", help="How answers are written.", show_default="table, jsonl to a file")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the answers here.", show_default="standard output")] = None,
-    max_length: Annotated[int | None, typer.Option(min=2, help="Longest text in tokens; longer ones are cut.")] = None,
+    max_length: Annotated[
+        int | None,
+        typer.Option(min=2, help="Longest text in tokens; longer ones are cut.", show_default="as in training"),
+    ] = None,
 ) -> None:
     """Label texts, in their order and as they come; a line that is no good is named, the others go on."""
     from probescale.files import check_output_file

@@ -38,14 +38,14 @@ class Answer:
 
 
 def predict_lines(ready: Ready, lines: Iterable[Line], max_length: int | None = None) -> Iterator[Answer]:
-    """In the order of the lines."""
+    """In the order of the lines. Texts are cut where training cut them, unless another length is given."""
     if ready.kind == "states":
         raise UserError(
             f"{ready.name} has no head: it gives states, no labels",
             field="MODEL",
             hint="use the model of a run, or one with a classification head",
         )
-    limit = min(max_length or ready.longest, ready.longest)
+    limit = min(max_length or ready.usual or ready.longest, ready.longest)
     rest = iter(lines)
     while chunk := list(islice(rest, CHUNK)):
         good = [line for line in chunk if not line.fault]

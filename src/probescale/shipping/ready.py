@@ -16,6 +16,7 @@ from probescale.errors import UserError
 from probescale.files import read_json
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, config_in, load_as_saved
+from probescale.models.surgery import RECORD
 from probescale.models.tokenizers import load_tokenizer
 
 Kind = Literal["class", "number", "tags", "states"]
@@ -33,6 +34,7 @@ class Ready:
     longest: int  # tokens
     run: Callable[[dict[str, np.ndarray]], np.ndarray]  # a padded batch -> (texts, labels), or (texts, tokens, labels)
     files: Path | None = None  # where it is stored, for its size
+    usual: int | None = None  # tokens of a text that it was trained to read
 
 
 class Answers(nn.Module):
@@ -75,14 +77,15 @@ def from_loaded(loaded: LoadedModel) -> Ready:
 
     limit = longest(loaded.tokenizer, loaded.family.longest_input(loaded.model.config))
     place = Path(loaded.source) if Path(loaded.source).is_dir() else None
+    record = read_json(place / RECORD, field="MODEL") if place and (place / RECORD).is_file() else {}
     labels = labels_of(loaded.model.config, kind)
-    return Ready(loaded.source, "pytorch", kind, labels, loaded.tokenizer, limit, run, place)
+    return Ready(loaded.source, "pytorch", kind, labels, loaded.tokenizer, limit, run, place, record.get("max_length"))
 
 
 def open_graph(folder: Path, *, field: str) -> Ready:
     from probescale.shipping.runtime import session
 
-    record = read_json(folder / "probescale.json", field=field)
+    record = read_json(folder / RECORD, field=field)
     try:
         about = record["onnx"]
         kind, labels, limit, fields = about["kind"], tuple(about["labels"]), about["longest"], about["inputs"]
@@ -98,7 +101,7 @@ def open_graph(folder: Path, *, field: str) -> Ready:
         return np.asarray(runs.run(None, {name: batch[name] for name in fields})[0])
 
     name = "onnx int8" if int8 else "onnx"
-    return Ready(str(folder), name, kind, labels, tokenizer, limit, run, folder)
+    return Ready(str(folder), name, kind, labels, tokenizer, limit, run, folder, record.get("max_length"))
 
 
 def kind_of(loaded: LoadedModel) -> Kind:
