@@ -186,8 +186,8 @@ def tables() -> str:
         settled, most = asked["memory"][2], max(asked["memory"])
         parts.append(
             f"### predict\n\n{asked['share']:.2f} of the throughput of a bare loop over batches of 32 (5x model, "
-            f"8 bits). {asked['lines']:,} lines through a tiny model: {asked['lines'] / asked['seconds']:,.0f} a second, "
-            f"{settled:,} MB of memory after 10 s, {most:,} MB at most."
+            f"8 bits). {asked['lines']:,} lines through a tiny model: {asked['lines'] / asked['seconds']:,.0f} a "
+            f"second, {settled:,} MB of memory after 10 s, {most:,} MB at most."
         )
     return "\n\n".join(parts)
 
