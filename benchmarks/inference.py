@@ -116,7 +116,7 @@ def _tiny(folder: Path) -> None:
 
     tokenizer = AutoTokenizer.from_pretrained(PARENTS["gte-small"])
     shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
-    BertForSequenceClassification(BertConfig(len(tokenizer), **shape)).save_pretrained(folder)
+    BertForSequenceClassification(BertConfig(vocab_size=len(tokenizer), **shape)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 

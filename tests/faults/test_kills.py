@@ -29,10 +29,11 @@ def settings(model_folder, task_files):
         {
             "model": {"source": str(model_folder("bert")), "max_length": 32},
             "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev)},
+            "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
             "selection": {"budget": "60%"},
             "compare": ["top_k"],
             "shrink": "auto",
-            "recovery": {"epochs": 2, "learning_rate": 3e-3, "batch_size": 16, "distil": True},
+            "recovery": {"epochs": 1, "learning_rate": 3e-3, "batch_size": 16, "distil": True},
         }
     )
 

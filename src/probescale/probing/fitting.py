@@ -66,9 +66,17 @@ class PropertyScores:
 
 
 def score_property(
-    rows: Rows, features: Features, sites: Sequence[Site], heads: int, config: ProbingConfig, seed: int, name: str
+    rows: Rows,
+    features: Features,
+    sites: Sequence[Site],
+    heads: int,
+    config: ProbingConfig,
+    seed: int,
+    name: str,
+    *,
+    floors: bool = True,
 ) -> PropertyScores:
-    """A probe per site, all on the same parts.
+    """A probe per site, all on the same parts; and what is known without any layer, unless nobody asks for it.
 
     Sites run side by side, each on one BLAS thread: many short matrix products cost far more in hand-over between
     threads than they gain. How many at once is limited by memory, so that it does not grow with the data.
@@ -92,10 +100,10 @@ def score_property(
         for (label, _, _), scores in zip(jobs, threads.map(lambda job: run(job[1], job[2]), jobs), strict=True):
             found[label] = scores
             advance(1)
-        floors = _floors(target, texts, rows.parts, resampling)
+        known = _floors(target, texts, rows.parts, resampling) if floors else {}
     return PropertyScores(
         sites=found,
-        floors=floors,
+        floors=known,
         pooling=rows.pooling,
         kind=target.kind,
         classes=len(target.names),

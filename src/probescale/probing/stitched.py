@@ -65,7 +65,7 @@ class Prober:
             for prop, request, features in zip(probes, requests, found, strict=True):
                 for seed in range(config.seed, config.seed + SPLITS):
                     rows = rows_of(request, features, prop.name, config.probing.validation, seed)
-                    scored = score_property(rows, features, sites, 1, settings, seed, prop.name)
+                    scored = score_property(rows, features, sites, 1, settings, seed, prop.name, floors=False)
                     measures = [scored.sites[name_of(subset)].measures for subset in subsets]
                     share = weights[prop.name] / SPLITS
                     total += share * np.array([one[METRIC].value for one in measures])
