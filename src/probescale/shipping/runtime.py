@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from probescale.children import python
 from probescale.errors import UserError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def session(path: Path, *, int8: bool) -> InferenceSession:
 @cache
 def runs_here(path: Path) -> bool:
     """Whether a graph runs without killing its process."""
-    words = [sys.executable, "-c", TRY, str(path)]
+    words = python(TRY, str(path))
     return subprocess.run(words, capture_output=True, check=False, env=_quiet()).returncode >= 0
 
 

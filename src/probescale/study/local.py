@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 
+from probescale.children import module
 from probescale.study.folder import StudyFolder
 from probescale.study.scheduling import Outcome
 
@@ -33,7 +33,7 @@ class LocalEngine:
         threads = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         with self.folder.log(job).open("ab") as file:
             self.processes[job] = subprocess.Popen(
-                [sys.executable, "-m", "probescale.study.worker", str(self.folder.path), job],
+                module("probescale.study.worker", str(self.folder.path), job),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -5,19 +5,21 @@ A reader takes a path and returns {column: values}. One is added by one function
 
 from __future__ import annotations
 
-import gzip
+import io
 import json
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import conllu
 import pyarrow as pa
 from conllu.exceptions import ParseException
 from pyarrow import csv, ipc, parquet
 
+from probescale.archives import TIMES, most_unpacked, read_gzip
 from probescale.errors import Problems, UserError, did_you_mean
+from probescale.files import size_text
 from probescale.progress import console
 from probescale.sources import hub_bars_only_in_a_terminal, hub_unreachable, local_path
 
@@ -88,22 +90,22 @@ def read_tsv(path: Path) -> Columns:
 
 
 def _read_delimited(path: Path, parsing: csv.ParseOptions) -> Columns:
-    with _unzipped(path) as file:
+    with _stream(path) as file:
         names = csv.open_csv(file, parse_options=parsing).schema.names
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f'two columns are called "{twice[0]}"')
     as_written = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
-    with _unzipped(path) as file:
+    with _stream(path) as file:
         return csv.read_csv(file, parse_options=parsing, convert_options=as_written).to_pydict()
 
 
-def _unzipped(path: Path) -> pa.NativeFile:
-    return pa.input_stream(str(path), compression="detect")
+def _stream(path: Path) -> pa.NativeFile:
+    return pa.BufferReader(read_gzip(path)) if path.suffix == ".gz" else pa.input_stream(str(path), compression=None)
 
 
 @reads(".jsonl")
 def read_jsonl(path: Path) -> Columns:
-    with _text(path) as file:
+    with open_text(path) as file:
         rows = [_json_row(line, number) for number, line in enumerate(file, 1) if line.strip()]
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: [row.get(name) for row in rows] for name in names}
@@ -114,27 +116,47 @@ def _json_row(line: str, number: int) -> dict[str, Any]:
         row = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"line {number} is not JSON: {error}") from error
+    if "\\ud" in line.lower() and not _is_text(row):
+        raise ValueError(f"line {number} has half of a character (a lone surrogate, \\ud800 to \\udfff)")
     if not isinstance(row, dict):
         raise ValueError(f"line {number} is not a JSON object")
     return row
 
 
+def _is_text(row: object) -> bool:
+    """Whether it can be written again."""
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 @reads(".parquet")
 def read_parquet(path: Path) -> Columns:
-    return parquet.read_table(path).to_pydict()
+    rows = parquet.read_metadata(path).num_rows
+    if rows > most_unpacked(path) // TIMES:  # a column of one value takes no room, however long it is
+        raise ValueError(f"it says that it has {rows:,} rows, and has {size_text(path.stat().st_size)}")
+    return _sound(parquet.read_table(path))
 
 
 @reads(".arrow")
 def read_arrow(path: Path) -> Columns:
     """The stream format that `datasets` saves."""
     with pa.memory_map(str(path)) as file:
-        return ipc.open_stream(file).read_all().to_pydict()
+        return _sound(ipc.open_stream(file).read_all())
+
+
+def _sound(table: pa.Table) -> Columns:
+    """Arrow believes what a file says of its own insides, and would read beyond them."""
+    table.validate(full=True)
+    return table.to_pydict()
 
 
 @reads(".conll", ".txt")
 def read_conll(path: Path) -> Columns:
     """One word a line, blank lines between sentences. Columns are "1", "2", ...; a value is a sentence's list."""
-    with _text(path) as file:
+    with open_text(path) as file:
         lines = file.read().split("\n")
     delimiter = "\t" if any("\t" in line for line in lines) else None  # None: any blanks
     sentences: list[list[list[str]]] = [[]]
@@ -162,7 +184,7 @@ def read_conllu(path: Path) -> Columns:
     A value is a sentence's list, None where a word has no value. Ranges of words and empty nodes are left out: they are
     no words of their own.
     """
-    with _text(path) as file:
+    with open_text(path) as file:
         sentences = [
             [token for token in sentence if isinstance(token["id"], int)] for sentence in conllu.parse_incr(file)
         ]
@@ -176,9 +198,9 @@ def read_conllu(path: Path) -> Columns:
     return columns
 
 
-def _text(path: Path) -> Any:  # noqa: ANN401 - a text stream
-    opener = gzip.open if path.suffix == ".gz" else open
-    return opener(path, "rt", encoding="utf-8")
+def open_text(path: Path) -> TextIO:
+    """The lines of a file, gzipped or not."""
+    return io.TextIOWrapper(io.BytesIO(read_gzip(path)) if path.suffix == ".gz" else path.open("rb"), encoding="utf-8")
 
 
 def _read_hub(source: str, split: str | None, *, field: str) -> Columns:

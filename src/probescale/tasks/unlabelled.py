@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import gzip
 import random
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from probescale.config import UnlabelledConfig
 from probescale.errors import UserError
 from probescale.sources import local_path
 from probescale.tasks.data import Data, Examples, TaggedSentences, without_repeats
-from probescale.tasks.readers import read_columns
+from probescale.tasks.readers import open_text, read_columns
 
 DROPPED, REPLACED = 0.1, 0.15  # shares of the words
 EXCHANGED = 0.5  # share of the copies of pairs that get another second text instead
@@ -91,11 +91,10 @@ def _read(config: UnlabelledConfig, *, paired: bool, field: str) -> tuple[tuple[
 
 
 def _lines(path: Path, field: str) -> list[str]:
-    opened: Callable[..., object] = gzip.open if path.suffix == ".gz" else open
     try:
-        with opened(path, "rt", encoding="utf-8") as file:  # type: ignore[attr-defined]
+        with open_text(path) as file:
             return [line.strip() for line in file if line.strip()]
-    except (OSError, UnicodeDecodeError, EOFError) as error:
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         raise UserError(f"{path} cannot be read: {error}", field=f"{field}.source") from error
 
 
