@@ -48,7 +48,7 @@ def write_json(path: Path, data: Any) -> None:  # noqa: ANN401 - any JSON value
 def read_json(path: Path, *, field: str) -> Any:  # noqa: ANN401
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}", field=field) from error
 
 

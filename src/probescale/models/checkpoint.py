@@ -11,6 +11,7 @@ from safetensors import safe_open
 from transformers import PreTrainedModel
 
 from probescale.errors import UserError, first_line
+from probescale.files import read_json
 from probescale.models.family import Family, Stack
 
 # Constants that older versions of transformers stored with the weights.
@@ -22,6 +23,12 @@ def weight_files(folder: Path, *, allow_pickle: bool, field: str) -> list[Path]:
     """The files that hold the weights; pickles only where that was asked for."""
     if folder.suffix == ".gguf":
         return [folder]
+    if (folder / "adapter_config.json").is_file():  # read or not, depending on what else is installed
+        raise UserError(
+            f"{folder} has an adapter beside its weights", field=field, hint="merge it into the model first"
+        )
+    for index in (folder / "model.safetensors.index.json", folder / "pytorch_model.bin.index.json"):
+        _check_index(index, field=field)
     if files := sorted(folder.glob("model*.safetensors")):
         return files
     pickles = sorted(folder.glob("pytorch_model*.bin"))
@@ -35,6 +42,24 @@ def weight_files(folder: Path, *, allow_pickle: bool, field: str) -> list[Path]:
             "model.allow_pickle: true)",
         )
     raise UserError(f"{folder} has no safetensors weights", field=field, hint="save it with save_pretrained")
+
+
+def _check_index(index: Path, *, field: str) -> None:
+    """An index names the files of weights: those of its folder and of its own kind, or a pickle could come in so."""
+    if not index.is_file():
+        return
+    found = read_json(index, field=field)
+    names = found.get("weight_map") if isinstance(found, dict) else None
+    if not isinstance(names, dict):
+        raise UserError(f"{index} is no index of weights", field=field, hint="fetch or save the model again")
+    suffix = Path(index.name.removesuffix(".index.json")).suffix
+    for name in names.values():
+        if not isinstance(name, str) or Path(name).name != name or Path(name).suffix != suffix:
+            raise UserError(
+                f'{index} leads to "{name}", which is no {suffix} file of this folder',
+                field=field,
+                hint="fetch the model again, or ask its author",
+            )
 
 
 def stored_dtype(files: Iterable[Path], *, field: str) -> torch.dtype:

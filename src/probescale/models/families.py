@@ -96,6 +96,7 @@ FAMILIES: dict[str, Family] = {
     )
 }  # fmt: skip
 
+MOST_LAYERS = 10_000
 # One block's weights serve every layer: there is nothing to drop.
 SHARED_BLOCKS = ("albert",)
 
@@ -109,6 +110,12 @@ def family_of(config: PreTrainedConfig, *, field: str = "model.source") -> Famil
             "but not one parameter",
             field=field,
             hint="use a model whose layers have weights of their own; see `probescale list families`",
+        )
+    counts = {name: value for name, value in vars(config).items() if "layer" in name and type(value) is int}
+    if counts and max(counts.values()) > MOST_LAYERS:  # even an empty model of so many would fill the memory
+        name = max(counts, key=counts.__getitem__)
+        raise UserError(
+            f"{name} of the model's config is {counts[name]:,}", field=field, hint=f"at most {MOST_LAYERS:,}"
         )
     family = next(known, None)
     if family is None:

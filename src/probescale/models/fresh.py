@@ -48,7 +48,9 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     facts = {"faults": faults, "parameters": sum(p.numel() for p in model.parameters())}
     facts["buffers"] = sorted(name for name, _ in model.named_buffers())
     facts["settings"] = {path: [settings_of(block) for block in model.get_submodule(path)] for path in job["stacks"]}
-    tokenizer = transformers.AutoTokenizer.from_pretrained(job["folder"], local_files_only=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(
+        job["folder"], local_files_only=True, trust_remote_code=False
+    )
     facts["tokens"] = tokenizer(job["text"])["input_ids"]
     if job["generate"]:
         facts["cache"] = cache_gap(model, inputs, job["stacks"])

@@ -24,6 +24,8 @@ from probescale.models.tokenizers import gguf_options, load_tokenizer
 from probescale.progress import console, waiting
 from probescale.sources import model_folder
 
+_IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
+
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
@@ -148,9 +150,10 @@ def load_as_saved(
 
 def _saved_class(config: PreTrainedConfig, family: Family, folder: Path) -> type:
     """The class that the config names; a GGUF file names none, and is made of a language model."""
-    named = (config.architectures or [""])[0]
-    if folder.suffix != ".gguf" and hasattr(transformers, named):
-        return getattr(transformers, named)
+    names = config.architectures if isinstance(config.architectures, list) else []
+    named = getattr(transformers, str(names[0]), None) if names and folder.suffix != ".gguf" else None
+    if isinstance(named, type) and issubclass(named, PreTrainedModel):  # other names of the library are no models
+        return named
     generates = family.pooling == "last" or family.decoder is not None
     known = class_name(family, config, "lm" if generates else "none")
     return getattr(transformers, known or "", getattr(transformers, family.backbone))
@@ -190,7 +193,7 @@ def config_in(folder: Path, *, field: str) -> PreTrainedConfig:
     """The config of a model folder or a GGUF file."""
     place, options = gguf_options(folder, field=field)
     try:
-        return AutoConfig.from_pretrained(place, local_files_only=True, trust_remote_code=False, **options)
+        config = AutoConfig.from_pretrained(place, local_files_only=True, trust_remote_code=False, **options)
     except Exception as error:  # whatever the library makes of a wrong file
         if "remote code" in str(error) or "custom code" in str(error):
             raise UserError(
@@ -204,6 +207,27 @@ def config_in(folder: Path, *, field: str) -> PreTrainedConfig:
             field=field,
             hint="see `probescale list families` for what is supported",
         ) from error
+    _refuse_foreign(config, folder, field=field)
+    return config
+
+
+def _refuse_foreign(config: PreTrainedConfig, folder: Path, *, field: str) -> None:
+    """A config can name code on the hub that computes its attention, which transformers would fetch and run; and a file
+    of weights that nobody looked at."""
+    parts = [config, *(value for value in vars(config).values() if isinstance(value, PreTrainedConfig))]
+    named = [str(getattr(part, name, "")) for part in parts for name in _IMPLEMENTATIONS]
+    if foreign := [name for name in named if "/" in name]:
+        raise UserError(
+            f"{folder} asks for code from the hub, {foreign[0]}; code of others is never run",
+            field=field,
+            hint="take attn_implementation out of its config.json",
+        )
+    if elsewhere := getattr(config, "transformers_weights", None):
+        raise UserError(
+            f'{folder} has its weights in "{elsewhere}"',
+            field=field,
+            hint="call the file model.safetensors, and take transformers_weights out of config.json",
+        )
 
 
 def _load(

@@ -106,6 +106,8 @@ def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, 
 
 
 def write_model(loaded: LoadedModel, folder: Path) -> None:
+    for settings in (vars(loaded.model.config), loaded.tokenizer.init_kwargs):
+        settings.pop("auto_map", None)  # names of code that stays behind
     try:
         with quiet_transformers(), _generation_settings(loaded.model, folder):
             loaded.model.save_pretrained(folder)

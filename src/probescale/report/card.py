@@ -87,7 +87,8 @@ def licence_of(source: str) -> str | None:
     card = folder / "README.md" if folder and folder.is_dir() else None
     if card is None or not card.is_file():
         return None
-    head = card.read_text(encoding="utf-8", errors="replace")[:20_000].split("---")
+    with card.open(encoding="utf-8", errors="replace") as file:
+        head = file.read(20_000).split("---")
     match = re.search(r"^license:\s*([\w.-]+)\s*$", head[1], re.MULTILINE) if len(head) > 2 else None
     return match[1] if match else None
 
