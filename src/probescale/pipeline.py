@@ -203,7 +203,7 @@ def split_of(
 
         choose(shrinker, ways, kept_with, task, config).save(path)
     best = Splits.load(path).best
-    console.print(f"the budget goes to {len(best.kept)} layers, {best.shrink}", markup=False)
+    console.print(f"the budget goes to {len(best.kept)} layers, {best.shrink}")
     return best.shrink
 
 

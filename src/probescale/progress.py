@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -17,7 +18,20 @@ from rich.progress import (
 )
 from rich.text import Text
 
-console = Console(stderr=True)
+from probescale.plain import visible
+
+
+class PlainConsole(Console):
+    """Names and texts of others are shown, never obeyed: no markup, no control characters."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - rich's own
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
+        return super().render_str(visible(text), **options)
+
+
+console = PlainConsole(stderr=True)
 
 
 class _Rate(ProgressColumn):

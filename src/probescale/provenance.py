@@ -11,6 +11,7 @@ from typing import Any
 
 from probescale.models.loading import LoadedModel
 from probescale.models.tokenizers import tokenizer_fingerprint
+from probescale.plain import redacted
 from probescale.tasks.task import Task
 
 _PACKAGES = ("probescale", "torch", "transformers", "scikit-learn", "numpy")
@@ -52,4 +53,4 @@ def command(argv: list[str]) -> str:
             next(rest, None)
         elif word != "--overwrite" and not word.startswith("--out="):
             kept.append(word)
-    return shlex.join([name, *kept])
+    return redacted(shlex.join([name, *kept]))

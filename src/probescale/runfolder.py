@@ -66,7 +66,7 @@ def _filled(out: Path, config: RunConfig, made: dict[str, Any], **asked: object)
     identity = json.dumps({**made, "command": None, "config": config.model_dump(mode="json"), **asked}, sort_keys=True)
     mark = work / MARK
     if mark.is_file() and mark.read_text(encoding="utf-8") == identity:
-        console.print(f"going on with the interrupted run in {work}", markup=False)
+        console.print(f"going on with the interrupted run in {work}")
     else:
         with whole_folder(work) as new:
             write_text(new / MARK, identity)

@@ -46,7 +46,7 @@ def test_the_table_shows_layers_floors_and_intervals(scores):
     assert [row[0] for row in table.rows] == ["majority", "bag of words", "embeddings", "1", "2", "3"]
     assert table.strong == {4}, "the best layer"
     assert "0.850-0.950" in text
-    assert "0.8000*" in text, "not converged"
+    assert r"0.8000\*" in text, "not converged"
     assert "±0.0100" in text
     assert table.rows[4][3] == "████████"
     assert table.rows[0][3].strip() == ""

@@ -22,15 +22,15 @@ __all__ = ["app", "main", "models", "shelves", "shipping", "studies", "work"]
 
 
 def _fail(error: UserError) -> NoReturn:
-    from rich.console import Console
+    from probescale.progress import PlainConsole
 
-    console = Console(stderr=True)
+    console = PlainConsole(stderr=True)
     problems = error.problems if isinstance(error, Problems) else [error]
     if len(problems) > 1:
-        console.print(f"[bold red]{len(problems)} problems[/]")
+        console.print(f"{len(problems)} problems", style="bold red")
     for problem in problems:
-        console.print("[bold red]error:[/] ", end="")
-        console.print(str(problem), markup=False, emoji=False, highlight=False, soft_wrap=True)
+        console.print("error: ", style="bold red", end="")
+        console.print(str(problem), soft_wrap=True)
     raise SystemExit(2)
 
 

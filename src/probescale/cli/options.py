@@ -31,10 +31,10 @@ AllowPickle = Annotated[
 
 
 def show(what: object) -> None:
-    from rich.console import Console
+    from probescale.progress import PlainConsole
 
     # A file or a pipe has no width of its own: do not fold tables there.
-    console = Console(width=None if sys.stdout.isatty() else 140, markup=False, emoji=False, highlight=False)
+    console = PlainConsole(width=None if sys.stdout.isatty() else 140)
     console.print(what, soft_wrap=isinstance(what, str))
 
 

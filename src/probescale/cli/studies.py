@@ -100,7 +100,7 @@ class _live:  # noqa: N801 - used as a function
         if self.console.is_terminal:
             self.live.update(progress_table(at, left))
         elif (line := progress_line(at)) != self.said:  # a log gets a line whenever something changes
-            self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+            self.console.print(line, soft_wrap=True)
             self.said = line
 
 

@@ -70,7 +70,7 @@ def _gflops(what: Architecture, length: int, head: Head, classes: int) -> Cost |
     try:
         return count_flops(what.config, what.family, length, head, classes)
     except UserError as error:
-        console.print(f"note: {error.message}", markup=False)
+        console.print(f"note: {error.message}")
         return None
 
 

@@ -30,7 +30,7 @@ def detect(config: PreTrainedConfig, *, field: str) -> Family:
         raise _refusal(name, "its config has no num_hidden_layers", field)
     try:
         with torch.device("meta"):
-            model = AutoModel.from_config(config)
+            model = AutoModel.from_config(config, trust_remote_code=False)
     except Exception as error:  # whatever the model class makes of its config
         raise _refusal(name, f"no model can be built from its config ({first_line(error)})", field) from error
     stacks = stacks_in(backbone(model))
@@ -44,7 +44,6 @@ def detect(config: PreTrainedConfig, *, field: str) -> Family:
         console.print(
             f'note: model type "{name}" has no description here; its layers were found at "{found[0]}". '
             "Cuts are proved before they are written.",
-            markup=False,
         )
     return Family(
         name, (name,), Stack(found[0]), second, (_embeddings(model),), pooling=_pooling(config), detected=True

@@ -165,7 +165,6 @@ def _tell_left_out(unexpected: Iterable[str], model: PreTrainedModel) -> None:
         console.print(
             f"note: {len(names)} weights of the checkpoint have no place in {type(model).__name__} and are left out, "
             f"such as {names[0]}",
-            markup=False,
         )
 
 

@@ -8,6 +8,7 @@ from probescale.models.loading import LoadedModel
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import Measured, RunResult
+from probescale.report.escaping import code, escaped
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.table import Table, between
 from probescale.report.tables import layers_text
@@ -58,16 +59,16 @@ def model_card(
     parts = [
         f"---\n{data.to_yaml()}\n---",
         f"# {task.name}: {one.params / 1e6:.1f}M parameters",
-        f"A subnetwork of `{parent.source}`: layers {layers_text(chosen.kept)} of {parent.layers}, "
+        f"A subnetwork of {code(parent.source)}: layers {layers_text(chosen.kept)} of {parent.layers}, "
         f"{whole.params / one.params:.1f} times fewer parameters (embeddings and head counted), fine-tuned for "
         f"{task.name}. Made with ProbeScale.",
         "## Use",
         _use(task.kind),
         "## What it reaches",
         _table(result).markdown(),
-        f"{metric} on {result.split}, {result.examples:,} examples. Intervals: 95 % over resampled examples; another "
-        "training seed moves the figures as well. Speed: how many times as fast as the original, timed in turn on the "
-        "machine that trained it.",
+        f"{metric} on {escaped(result.split)}, {result.examples:,} examples. Intervals: 95 % over resampled examples; "
+        "another training seed moves the figures as well. Speed: how many times as fast as the original, timed in turn "
+        "on the machine that trained it.",
         "## How it was made",
         f"Budget: {chosen.budget}. Layers were chosen by `{chosen.strategy}`. Recipe: {result.recipe}.",
         *([chosen.certainty.sentence()] if chosen.certainty else []),

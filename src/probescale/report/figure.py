@@ -34,7 +34,9 @@ def drawing(stem: Path, size: tuple[float, float] = (7.2, 4.2)) -> Iterator[tupl
     import matplotlib
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context({"svg.hashsalt": "probescale", "font.size": 10}):
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # not those of a matplotlibrc in the current folder
+        matplotlib.rcParams.update({"svg.hashsalt": "probescale", "font.size": 10, "text.parse_math": False})
         figure = Figure(figsize=size, layout="constrained")
         paths = [stem.with_name(f"{stem.name}.{kind}") for kind in FORMATS]
         yield figure, paths

@@ -7,6 +7,7 @@ from probescale.probing.scores import ProbeScores
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
+from probescale.report.escaping import code, escaped
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table, layers_text
@@ -29,7 +30,7 @@ def report(
         [
             f"# ProbeScale: {task.name}",
             _summary(selection, result),
-            f"## {comparison.title}",
+            f"## {escaped(comparison.title)}",
             comparison.markdown(),
             f"Every model was fine-tuned with the same recipe: {result.recipe}. Parameters count the embeddings, the "
             "kept layers and the head; \"of total\" is the share of all of these, \"of layers\" of the layers alone. "
@@ -62,7 +63,7 @@ def _summary(selection: Selection, result: RunResult) -> str:
         f"Layers {layers_text(selection.kept)} were kept and {layers_text(selection.dropped) or 'none'} dropped "
         f"({selection.strategy}, budget {selection.budget}). The subnetwork has {result.subnetwork.params:,} of "
         f"{result.original.params:,} parameters ({result.subnetwork.ratio_total:.1%}) and reaches "
-        f"{result.metric.replace('_', ' ')} {100 * result.subnetwork.value:.2f} on {result.split}{kept}."
+        f"{result.metric.replace('_', ' ')} {100 * result.subnetwork.value:.2f} on {escaped(result.split)}{kept}."
     )
 
 
@@ -125,8 +126,8 @@ def _record(result: RunResult) -> str:
     data = ", ".join(f"{name} `{sha[:16]}`" for name, sha in made["data_sha256"].items())
     return "\n".join(
         [
-            f"- command: `{made['command']}` (the settings with all defaults are in config.yaml)",
-            f"- model: `{made['model']}`, weights sha256 `{made['model_sha256'][:16]}`",
+            f"- command: {code(made['command'])} (the settings with all defaults are in config.yaml)",
+            f"- model: {code(made['model'])}, weights sha256 `{made['model_sha256'][:16]}`",
             f"- data sha256: {data}",
             f"- seed: {made['seed']}",
             f"- versions: {versions}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from probescale.files import write_text
+from probescale.report.escaping import escaped
 from probescale.report.study import study_notes, study_table
 from probescale.report.study_figures import write_criterion, write_map, write_trade_off
 from probescale.report.study_html import study_page
@@ -18,12 +19,12 @@ def write_study_report(folder: StudyFolder, results: Results) -> None:
     study, command = folder.study()
     tables, found = study_table(results), comparisons(folder, results.rows)
     figures = _figures(folder.path, results) if results.rows else []
-    evidence = [f"- {one.sentence()}" for one in found]
+    evidence = [f"- {escaped(one.sentence())}" for one in found]
     parts = ["# ProbeScale: a study"]
     if not results.complete:
-        parts += ["## Not complete", "\n".join(f"- {note}" for note in study_notes(results))]
+        parts += ["## Not complete", "\n".join(f"- {escaped(note)}" for note in study_notes(results))]
     for table in tables:
-        parts += [f"## {table.title}", table.markdown()]
+        parts += [f"## {escaped(table.title)}", table.markdown()]
     parts += ["Bold: the best under its budget. Parameters count embeddings and head; retention is the share of the "
               "original's metric; speed is how many times as fast as the original, timed in turn. All rows stand in "
               "results.csv, each with its cell's folder."]  # fmt: skip

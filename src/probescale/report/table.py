@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table as RichTable
 
+from probescale.report.escaping import escaped
+
 
 def between(low: str, high: str) -> str:
     """
@@ -54,10 +56,9 @@ class Table:
 
     def markdown(self) -> str:
         align = [":--" if i < self.words else "--:" for i in range(len(self.header))]
-        rows = [
-            [f"**{cell}**" if i in self.strong and cell else cell for cell in row] for i, row in enumerate(self.rows)
-        ]
-        return "\n".join("| " + " | ".join(row) + " |" for row in [self._one_line_header(), align, *rows])
+        head, *cells = ([escaped(cell) for cell in row] for row in (self._one_line_header(), *self.rows))
+        rows = [[f"**{cell}**" if i in self.strong and cell else cell for cell in row] for i, row in enumerate(cells)]
+        return "\n".join("| " + " | ".join(row) + " |" for row in [head, align, *rows])
 
     def latex(self) -> str:
         """With booktabs; rows that are pointed out in bold."""

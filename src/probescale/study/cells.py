@@ -148,7 +148,7 @@ def _model_names(sources: list[str]) -> list[str]:
     found: list[str] = []
     for source in sources:
         wheel = re.match(r"pypi:([^=]+)==", source)
-        name = wheel[1] if wheel else Path(source).name
+        name = _slug(wheel[1] if wheel else Path(source).name)  # it becomes the name of files
         same = sum(re.fullmatch(re.escape(name) + r"(-\d+)?", one) is not None for one in found)
         found.append(f"{name}-{same + 1}" if same else name)
     return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from probescale.errors import Problems, UserError
+from probescale.plain import redacted
 from probescale.study.folder import StudyFolder
 
 
@@ -39,7 +40,7 @@ def attempt(folder: StudyFolder, job: str) -> int:
         folder.fail(job, str(wrong))
         return 2
     except Exception:
-        folder.fail(job, traceback.format_exc())
+        folder.fail(job, redacted(traceback.format_exc()))
         return 1
     return 0
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -41,9 +43,11 @@ def render(page: Page) -> str:
     text = parts.joinpath("page.html").read_text(encoding="utf-8")
     # JSON inside of HTML: a < must not be able to end the script.
     data = json.dumps(page._asdict(), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
+    script = parts.joinpath("page.js").read_text(encoding="utf-8")
     for mark, content in {
+        "/*HASH*/": f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}",  # no other script is run
         "/*STYLE*/": parts.joinpath("page.css").read_text(encoding="utf-8"),
-        "/*SCRIPT*/": parts.joinpath("page.js").read_text(encoding="utf-8"),
+        "/*SCRIPT*/": script,
         "/*DATA*/": data,  # last: it may contain the other marks
     }.items():
         text = text.replace(mark, content, 1)

@@ -1,0 +1,30 @@
+"""Text of others where people see it: control characters become visible, secrets do not."""
+
+from __future__ import annotations
+
+import re
+
+# A terminal obeys control characters, turns the reading direction at others, and has no way to show half of a pair.
+_CONTROLS = (*range(9), *range(11, 32), *range(127, 160))
+_DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_VISIBLE = {number: repr(chr(number))[1:-1] for number in (*_CONTROLS, *_DIRECTIONS, *range(0xD800, 0xE000))}
+_HUB_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{20,}")
+_URL_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
+
+
+def visible(text: str) -> str:
+    r"""As it is, but for characters that would do something else than be shown; line breaks stay.
+
+    >>> visible("\x1b[31mred\u202e"), visible("ein Wörtchen\n")
+    ('\\x1b[31mred\\u202e', 'ein Wörtchen\n')
+    """
+    return text.translate(_VISIBLE)
+
+
+def redacted(text: str) -> str:
+    """Without hub tokens, and without the login of an address.
+
+    >>> redacted("https://me:word@huggingface.co/x, hf_abcdefghijklmnopqrstuvwxyz, hf_folder/train.csv")
+    'https://...@huggingface.co/x, hf_..., hf_folder/train.csv'
+    """
+    return _HUB_TOKEN.sub("hf_...", _URL_LOGIN.sub("...@", text))

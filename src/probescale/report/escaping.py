@@ -1,0 +1,29 @@
+"""Text of others in Markdown: it is shown as it is, and makes no markup."""
+
+from __future__ import annotations
+
+import re
+
+from probescale.plain import visible
+
+_MARKUP = re.compile(r"([\\`*\[\]<>|&~])")
+
+
+def escaped(text: str) -> str:
+    r"""One line of plain words.
+
+    >>> print(escaped("a|b <img src=x>\n[c](d) top_k"))
+    a\|b \<img src=x\> \[c\](d) top_k
+    """
+    return _MARKUP.sub(r"\\\1", visible(" ".join(text.split())))
+
+
+def code(text: str) -> str:
+    """As code, whatever backticks are in it.
+
+    >>> code("a"), code("`<b>`")
+    ('`a`', '`` `<b>` ``')
+    """
+    line = visible(" ".join(text.split()))
+    fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
+    return f"{fence}{line}{fence}" if len(fence) == 1 else f"{fence} {line} {fence}"
