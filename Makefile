@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 
-.PHONY: demo test check fast docs real-weights clean
+.PHONY: demo test check fast docs audit real-weights clean
 
 demo: $(READY)                ## a real model, probed, cut and fine-tuned on real sentences
 	$(BIN)/probescale run configs/demo.yaml --out runs/demo --overwrite
@@ -25,6 +25,11 @@ check: $(READY)               ## lint, format, types, generated docs
 
 docs: $(READY)                ## write the generated reference pages again
 	$(BIN)/python docs/generate.py
+
+audit:                        ## known faults of the pinned dependencies; fails where one could not be looked up
+	$(PYTHON) -m venv .cache/audit
+	.cache/audit/bin/pip install --disable-pip-version-check -q pip-audit
+	.cache/audit/bin/pip-audit --strict --no-deps --disable-pip -r constraints.txt
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)

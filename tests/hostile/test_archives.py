@@ -1,4 +1,4 @@
-"""Wheels and gzipped files that mean harm: one error each, and nothing written."""
+"""Wheels and data files that mean harm: one error each, nothing run, nothing written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyarrow import parquet
 from probescale import archives
 from probescale.archives import read_gzip, unpack
 from probescale.errors import UserError
-from probescale.tasks.readers import read_columns
+from probescale.tasks.readers import _read_hub, read_columns
 from probescale.tasks.unlabelled import _lines
 
 
@@ -131,6 +131,18 @@ def test_an_arrow_file_that_points_beyond_itself(tmp_path):
     path.write_bytes(raw.replace(offsets, struct.pack("<3i", 0, 3, 2**30)))
     with pytest.raises(UserError, match=r"train\.arrow cannot be read"):
         read_columns(str(path), None, {"text": "text"}, field="task.train")
+
+
+def test_a_data_set_that_is_a_script(tmp_path):
+    folder = tmp_path / "evil"
+    folder.mkdir()
+    (folder / "evil.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w').close()\n")
+    for source in (folder, folder / "evil.py"):
+        with pytest.raises(UserError, match="has an unknown file type"):
+            read_columns(str(source), None, {"text": "text"}, field="task.train")
+        with pytest.raises(UserError, match="scripts are no longer supported"):
+            _read_hub(str(source), None, field="task.train")  # as a name on the hub is read
+    assert not (tmp_path / "executed").exists()
 
 
 def test_half_a_character(tmp_path):

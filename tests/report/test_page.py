@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from probescale.probing.scores import ProbeScores, load_scores
+from probescale.recovery.regressions import Example, Regressions, Slice
 from probescale.recovery.result import Measured, RunResult
 from probescale.report.page import Page, render
 from probescale.report.run_page import run_page
@@ -60,7 +61,10 @@ def run(tmp_path_factory) -> tuple[Path, ProbeScores, Selection, RunResult]:
         retention=0.8 / 0.9,
         provenance=made,
     )
-    (folder / "report.html").write_text(run_page(scores, chosen, result, scores.parameters))
+    one = Slice(name=EVIL, rows=1, original=1, small=0, newly_wrong=1, newly_right=0)
+    example = Example(row=1, text=EVIL, right=EVIL, original=EVIL, small=EVIL)
+    changed = Regressions(agreement=0, newly_wrong=1, newly_right=0, slices=(one,), examples=(example,))
+    (folder / "report.html").write_text(run_page(scores, chosen, result, scores.parameters, changed))
     return folder, scores, chosen, result
 
 
@@ -136,6 +140,9 @@ def test_a_phone_shows_all_of_it(page):
 def test_names_stay_text(page, run):
     assert page.evaluate("window.evil") is None
     assert EVIL in page.locator("#title").inner_text()
+    assert page.locator("#slices tbody td").first.inner_text() == EVIL
+    assert page.locator("#examples tbody td").all_text_contents() == ["1", EVIL, EVIL, EVIL, EVIL]
+    assert page.locator("img").count() == 0
     assert (run[0] / "report.html").stat().st_size < 3e6
 
 
@@ -148,3 +155,14 @@ def test_figures_are_told_where_they_stand(page):
 def test_no_number_becomes_no_page():
     with pytest.raises(ValueError, match="JSON"):
         render(Page("t", [], [("nan", "x")], [{"value": float("nan")}], [], "", [], [], []))
+
+
+def test_no_other_script_would_run(browser, run, tmp_path):
+    """Even markup that got into the page would stay without effect: its policy names the one script by its hash."""
+    text = (run[0] / "report.html").read_text()
+    (tmp_path / "report.html").write_text(text.replace("<main>", "<main><img src=x onerror='window.evil=1'>", 1))
+    opened = browser.new_page()
+    opened.goto((tmp_path / "report.html").as_uri())
+    assert opened.locator("#title").inner_text()  # its own script ran
+    assert opened.evaluate("window.evil") is None
+    opened.close()

@@ -224,7 +224,7 @@ def _read_hub(source: str, split: str | None, *, field: str) -> Columns:
             field=f"{field}.source",
             hint="check the name; private data sets need `hf auth login`",
         ) from error
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:  # RuntimeError: the data set is a script, which is never run
         raise UserError(
             f"{source}: {str(error).splitlines()[0]}", field=field, hint="check config and split"
         ) from error
