@@ -49,11 +49,11 @@ def unpack(archive: Path, inner: str, target: Path, *, field: str) -> None:
                 for one in found:
                     opened.extract(one, scratch)  # stops at the size that was declared, and compares the checksum
                 (Path(scratch) / inner).rename(target)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, IsADirectoryError, NotADirectoryError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OSError) as error:
         raise UserError(
             f"{archive.name} cannot be unpacked: {first_line(error)}",
             field=field,
-            hint="ask its author for a sound one",
+            hint="check the disk, or ask its author for a sound one",
         ) from error
 
 
