@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 from transformers import PrinterCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments
@@ -37,7 +39,7 @@ def _tell_astray(loss: Tensor, numbers: Tensor, step: int, rate: float) -> None:
 
 
 SHOWN = 3  # examples
-BEST = "best.pt"  # in a checkpoint: the best state so far
+BEST = "best.safetensors"  # in a checkpoint: the best state so far
 LOGGED = 100  # points of a training that a tracker hears of
 
 
@@ -194,8 +196,10 @@ class EarlyStop(TrainerCallback):
         self.model, self.loss, self.patience, self.checkpoints = model, loss, patience, checkpoints
         self.best, self.since, self.kept = float("inf"), 0, dict[str, Tensor]()
         if checkpoints and (before := newest(checkpoints)):
-            stored = torch.load(before / BEST, weights_only=True)
-            self.best, self.since, self.kept = stored["best"], stored["since"], stored["kept"]
+            with safe_open(before / BEST, "pt") as stored:
+                self.kept = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
+                said = stored.metadata()
+            self.best, self.since = float(said["best"]), int(said["since"])
 
     def on_epoch_end(self, args: object, state: object, control: Any, **_: object) -> None:  # noqa: ANN401
         self.model.eval()
@@ -208,8 +212,9 @@ class EarlyStop(TrainerCallback):
 
     def on_save(self, args: object, state: TrainerState, control: object, **_: object) -> None:
         if self.checkpoints and first():
-            stored = {"best": self.best, "since": self.since, "kept": self.kept}
-            torch.save(stored, place(self.checkpoints, state.global_step) / BEST)
+            own = {name: tensor.clone() for name, tensor in self.kept.items()}  # tied ones are stored twice
+            said = {"best": repr(self.best), "since": str(self.since)}
+            save_file(own, place(self.checkpoints, state.global_step) / BEST, said)
 
     def on_train_end(self, *_: object, **__: object) -> None:
         if self.kept:
