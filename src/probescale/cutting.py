@@ -21,6 +21,7 @@ from probescale.models.surgery import RECORD, extract, prove, record_of, write_m
 from probescale.probing.scores import ProbeScores, load_scores
 from probescale.progress import waiting
 from probescale.provenance import provenance
+from probescale.shortage import told_of
 from probescale.sources import model_folder
 
 PROBE_HEADS = "`probescale probe CONFIG --set probing.granularity=[layer,head]` scores the heads of a model"
@@ -72,7 +73,7 @@ def cut_to_folder(
         record["params"] = count_parameters(child.model, family).total
         record["kept_heads"] = [list(chosen[layer]) for layer in kept]
         record["heads_original"] = config.num_attention_heads
-    with whole_folder(folder) as partial:
+    with told_of(folder), whole_folder(folder) as partial:
         check = folder_check(child, wanted, record["params"], partial)
         write_model(child, partial)
         del parent, child

@@ -12,11 +12,7 @@ T = TypeVar("T")
 
 
 class ProbeScaleError(Exception):
-    """Base of everything this package raises on purpose."""
-
-
-class UserError(ProbeScaleError):
-    """Bad input. The command line prints it without a traceback and exits with 2.
+    """Base of everything this package raises on purpose.
 
     >>> print(UserError("5 is more than the model's 4 layers", field="selection.k", hint="choose 1 to 4"))
     selection.k: 5 is more than the model's 4 layers
@@ -30,6 +26,14 @@ class UserError(ProbeScaleError):
     def __str__(self) -> str:
         where = f"{self.field}: " if self.field else ""
         return f"{where}{self.message}" + (f"\n  next: {self.hint}" if self.hint else "")
+
+
+class UserError(ProbeScaleError):
+    """Bad input. The command line prints it without a traceback and exits with 2."""
+
+
+class MachineError(ProbeScaleError):
+    """The machine ran out of something. The exit code is 1, and work that was begun stays, to be gone on with."""
 
 
 class Problems(UserError):  # noqa: N818 - several of them

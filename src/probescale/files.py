@@ -61,6 +61,9 @@ def whole_file(target: Path) -> Iterator[Path]:
     try:
         yield partial
         partial.replace(target)
+    except OSError as error:
+        error.filename = error.filename or str(target)  # a full disk does not say where
+        raise
     finally:
         partial.unlink(missing_ok=True)
 

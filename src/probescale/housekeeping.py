@@ -32,10 +32,13 @@ def entries() -> list[Entry]:
     """What the cache holds, last used first: representations, unfinished ones, and fetched packages."""
     found = []
     for folder in [*_folders(features_dir()), *_folders(packages_dir())]:
-        files = [file for file in folder.rglob("*") if file.is_file()]
-        used = max((file.stat().st_mtime for file in files), default=folder.stat().st_mtime)
-        size = sum(file.stat().st_size for file in files)
-        found.append(Entry(str(folder.relative_to(cache_dir())), _about(folder), size, used))
+        try:
+            files = [file.stat() for file in folder.rglob("*") if file.is_file()]
+            used = max((file.st_mtime for file in files), default=folder.stat().st_mtime)
+            size = sum(file.st_size for file in files)
+            found.append(Entry(str(folder.relative_to(cache_dir())), _about(folder), size, used))
+        except FileNotFoundError:
+            continue  # another process has just finished or removed it
     return sorted(found, key=lambda entry: -entry.used)
 
 
@@ -77,8 +80,8 @@ def _remove(entry: Entry) -> bool:
     if not try_lock(lock):
         return False
     try:
-        shutil.rmtree(folder)
-        return True
+        shutil.rmtree(folder, ignore_errors=True)
+        return not folder.exists()
     finally:
         lock.release()
 

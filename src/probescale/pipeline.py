@@ -37,6 +37,7 @@ from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.evidence import evidence_of, together
 from probescale.selection.select import Selection, fitting, select
 from probescale.selection.structure import structure_of
+from probescale.shortage import told_of
 from probescale.splitting import Splits, choose, options, smallest
 from probescale.subsets import Subset
 from probescale.tasks.task import Task, load_task
@@ -52,7 +53,7 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, ground: 
     out = check_run_folder(out, overwrite=overwrite)
     task, loaded = prepare(config)
     made = provenance(loaded, task, config.seed)
-    with work_folder(out, config, made) as work:
+    with work_folder(out, config, made) as work, told_of(work):
         costs = _costs(work / "costs.json", loaded, config)
         shrinker = shrinker_of(loaded, task, config)
         ways = options(shrinker, config.shrink)
@@ -83,9 +84,10 @@ def lay_ground(configs: Sequence[RunConfig], folder: Path) -> None:
     widest = max(configs, key=lambda config: most_layers(loaded.layers, room, config))
     config = widest.model_copy(update={"compare": tuple(names)})
     folder.mkdir(parents=True, exist_ok=True)
-    scores_of(folder, loaded, task, config, provenance(loaded, task, first.seed), room)
-    measurer = Measurer(folder, shrinker, Shrink(), task, first)
-    measurer.measure("original", measurer.original)
+    with told_of(folder):
+        scores_of(folder, loaded, task, config, provenance(loaded, task, first.seed), room)
+        measurer = Measurer(folder, shrinker, Shrink(), task, first)
+        measurer.measure("original", measurer.original)
 
 
 def write_result(

@@ -24,6 +24,7 @@ from probescale.selection.evidence import evidence_of
 from probescale.selection.scaling import fit_law, held_out_error
 from probescale.selection.select import Selection, describe, select
 from probescale.selection.structure import structure_of
+from probescale.shortage import told_of
 from probescale.splitting import options
 from probescale.tasks.task import Task
 
@@ -55,7 +56,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     )
     task, loaded = prepare(config)
     made = provenance(loaded, task, config.seed)
-    with work_folder(out, config, made, keep=keep) as work:
+    with work_folder(out, config, made, keep=keep) as work, told_of(work):
         shrinker = shrinker_of(loaded, task, config)
         shrink = _one_way(options(shrinker, config.shrink))
         parameters = shrinker.parameters(shrink)

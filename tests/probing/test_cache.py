@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from conftest import labelled_rows, write_csv
-from probescale.errors import UserError
+from probescale.errors import MachineError, UserError
 from probescale.housekeeping import cache_limit, clear, entries, keep_within
 from probescale.models.loading import load_as_saved
 from probescale.probing.cache import Store
@@ -183,7 +183,7 @@ def test_kill_9_and_two_processes_at_once(loaded, model_folder, tmp_path):
 def test_too_little_disk_is_said_before_the_pass(loaded, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000})())
     passes = count_passes(loaded)
-    with pytest.raises(UserError, match=r"25\.6 kB, but .* has 1\.0 kB left"):
+    with pytest.raises(MachineError, match=r"25\.6 kB, but .* has 1\.0 kB left"):
         represent(loaded, [Request(DATA, "mean")], Store(tmp_path))
     assert not passes
 

@@ -55,12 +55,8 @@ def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa:
         from probescale.report.study_page import write_study_report
         from probescale.study.folder import StudyFolder
         from probescale.study.run import run_study
-    try:
-        with _live() as note:
-            results = run_study(wanted, folder, note)
-    except KeyboardInterrupt:
-        typer.echo("stopped; the same command goes on from here", err=True)
-        raise SystemExit(130) from None
+    with _live() as note:
+        results = run_study(wanted, folder, note)
     write_study_report(StudyFolder(folder), results)
     for table in study_table(results):
         show(table.rich())

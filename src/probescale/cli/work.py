@@ -36,11 +36,7 @@ def run(
         from probescale.pipeline import run as run_pipeline
         from probescale.probing.scores import load_scores
         from probescale.report.tables import comparison_table, layer_table
-    try:
-        result = run_pipeline(settings, folder, overwrite=overwrite)
-    except KeyboardInterrupt:
-        typer.echo("stopped; the same command goes on from here", err=True)
-        raise SystemExit(130) from None
+    result = run_pipeline(settings, folder, overwrite=overwrite)
     scores = load_scores(folder / "scores.json")
     show(layer_table(scores, result.subnetwork.kept).rich())
     show("")
@@ -68,11 +64,7 @@ def smallest(
         from probescale.report.tables import trace_notes, trace_table
         from probescale.smallest import parse_share
         from probescale.smallest import smallest as find
-    try:
-        trace = find(settings, parse_share(keep), folder, overwrite=overwrite)
-    except KeyboardInterrupt:
-        typer.echo("stopped; the same command goes on from here", err=True)
-        raise SystemExit(130) from None
+    trace = find(settings, parse_share(keep), folder, overwrite=overwrite)
     show(trace_table(trace).rich())
     for note in trace_notes(trace):
         show(note)
@@ -123,13 +115,9 @@ def probe(
     for kind in FORMATS:
         check_output_file(out.with_suffix(f".{kind}"))
     task, loaded = prepare(settings)
-    try:
-        scores = probe_layers(loaded, task, settings, provenance(loaded, task, settings.seed))
-        shrinker = shrinker_of(loaded, task, settings)
-        scores = gather(scores, loaded, task, settings, smallest_of(shrinker, options(shrinker, settings.shrink)))
-    except KeyboardInterrupt:
-        typer.echo("stopped; the same command goes on from here", err=True)
-        raise SystemExit(130) from None
+    scores = probe_layers(loaded, task, settings, provenance(loaded, task, settings.seed))
+    shrinker = shrinker_of(loaded, task, settings)
+    scores = gather(scores, loaded, task, settings, smallest_of(shrinker, options(shrinker, settings.shrink)))
     scores.save(out)
     figures = write_figure(scores, out.with_suffix(""))
     for name, found in scores.probes.items():

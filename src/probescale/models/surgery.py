@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, cast
 
 from accelerate import init_empty_weights
-from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel
 
-from probescale.errors import ProofFailed, UserError, first_line
+from probescale.errors import ProofFailed, UserError
 from probescale.files import check_output_folder, whole_folder, write_json, write_text
 from probescale.models.counting import count_parameters
 from probescale.models.family import Stack, backbone_prefix, check_layers
@@ -24,6 +23,7 @@ from probescale.models.parent import answers
 from probescale.models.proof import FolderCheck, Proof, check_folder, folder_check, load_options
 from probescale.models.tokenizers import as_new
 from probescale.progress import waiting
+from probescale.shortage import told_of
 
 RECORD = "probescale.json"
 
@@ -97,7 +97,7 @@ def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, 
     folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[RECORD])
     model, family = loaded.model, loaded.family
     params = count_parameters(model, family).total
-    with whole_folder(folder) as partial:
+    with told_of(folder), whole_folder(folder) as partial:
         check = folder_check(loaded, answers(model, family), params, partial)
         write_model(loaded, partial)
         proof = prove(check)
@@ -108,12 +108,9 @@ def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, 
 def write_model(loaded: LoadedModel, folder: Path) -> None:
     for settings in (vars(loaded.model.config), loaded.tokenizer.init_kwargs):
         settings.pop("auto_map", None)  # names of code that stays behind
-    try:
-        with quiet_transformers(), _generation_settings(loaded.model, folder):
-            loaded.model.save_pretrained(folder)
-            as_new(loaded.tokenizer).save_pretrained(folder)
-    except SafetensorError as error:  # how a full disk shows
-        raise UserError(f"the weights cannot be written: {first_line(error)}", field="--out") from error
+    with quiet_transformers(), _generation_settings(loaded.model, folder):
+        loaded.model.save_pretrained(folder)
+        as_new(loaded.tokenizer).save_pretrained(folder)
 
 
 @contextmanager

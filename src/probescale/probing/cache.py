@@ -13,7 +13,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from filelock import FileLock
 
-from probescale.errors import UserError
+from probescale.errors import MachineError
 from probescale.files import size_text, write_json
 from probescale.housekeeping import cache_limit, keep_within
 from probescale.progress import console
@@ -71,6 +71,7 @@ class Writer:
     files: dict[str, BinaryIO] = field(default_factory=dict)
     noted: float = field(default_factory=time.monotonic)
     durable: bool = True  # survives a power cut; not wanted of what is thrown away
+    pending: bool = False  # rows that no advance() has counted yet
 
     def resume(self, rows: int) -> None:
         """Open the files with the first `rows` rows in place."""
@@ -91,11 +92,20 @@ class Writer:
 
     def write(self, site: str, rows: np.ndarray) -> None:
         data = np.ascontiguousarray(rows, "<f4").data
+        self.pending = True
         self.sums[site] = zlib.crc32(data, self.sums[site])
         self.files[site].write(data)
 
+    def undo(self) -> None:
+        """Forget what was written since the last advance()."""
+        if self.pending:
+            self.close()
+            self.resume(self.rows)
+            self.pending = False
+
     def advance(self, rows: int) -> None:
         self.rows += rows
+        self.pending = False
         if time.monotonic() - self.noted > NOTE_SECONDS:
             for file in self.files.values():
                 file.flush()
@@ -138,12 +148,15 @@ class Store:
 
     def __init__(self, root: Path, *, durable: bool = True) -> None:
         self.root, self.durable = root, durable
+        place = "run `probescale cache clear`, or set PROBESCALE_CACHE" if durable else "set TMPDIR"
+        self.elsewhere = f"{place} to a folder on another disk"
 
     @classmethod
     @contextmanager
     def open(cls, *, keep: bool) -> Iterator[Store]:
         if keep:
             cache_limit()  # a wrong one shows before the work
+        if keep and _writable(features_dir()):
             yield cls(features_dir())
             keep_within()
         else:
@@ -163,7 +176,8 @@ class Store:
             return None
         if not good:
             return None
-        os.utime(folder / "manifest.json")  # last use
+        with suppress(OSError):  # another process may just have removed it
+            os.utime(folder / "manifest.json")  # last use
         places = np.lexsort((words, inputs))
         return Features(folder, inputs[places], words[places], places, widths)
 
@@ -184,12 +198,28 @@ class Store:
         needed = len(inputs) * sum(widths.values()) * 4
         free = shutil.disk_usage(self.root).free
         if needed > free:
-            raise UserError(
+            raise MachineError(
                 f"the representations need {size_text(needed)}, but {self.root} has {size_text(free)} left",
-                field="probing.max_examples",
-                hint="use fewer examples, run `probescale cache clear`, or set PROBESCALE_CACHE to another disk",
+                hint=f"use fewer examples, or {self.elsewhere}",
             )
         return Writer(self.root / f"{key}.partial", widths, inputs, words, durable=self.durable)
+
+
+def _writable(folder: Path) -> bool:
+    """Whether representations can be kept; a run does without, and says so."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        console.print(
+            f"note: {folder} cannot be written to ({error.strerror}); representations are not kept between commands. "
+            "Set PROBESCALE_CACHE to another folder to keep them.",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
+        return False
+    return True
 
 
 def _data_offset(path: Path) -> int:

@@ -16,11 +16,11 @@ from torch import Tensor
 from transformers import BatchEncoding
 
 from probescale.config import Granularity
-from probescale.errors import UserError
+from probescale.errors import MachineError, UserError
 from probescale.models.batching import Tokens, padded_batches
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
-from probescale.models.memory import give_back
+from probescale.models.memory import Portions, give_back
 from probescale.models.tokenizers import tokenizer_fingerprint
 from probescale.probing.cache import Features, Store, Writer
 from probescale.probing.sites import Site, sites_of, states_at
@@ -28,11 +28,13 @@ from probescale.probing.subnetworks import ends_of, run_subnetworks
 from probescale.probing.views import View, tokenise
 from probescale.processes import first, in_turn, on_own_device, share, sharing
 from probescale.progress import progress
+from probescale.shortage import DISK, shortage
 from probescale.subsets import Subset
 from probescale.tasks.data import Examples, TaggedSentences
 
 BATCHES_KEPT = 8  # after so many, freed memory is given back
 Reader = Callable[[dict[str, Tensor], Callable[[int, Tensor], None]], None]  # (inputs, receive(site's number, state))
+Written = tuple[str, np.ndarray]  # a site, and rows of it
 FORMAT = 1  # of what is stored; a change makes older entries unused
 
 
@@ -138,9 +140,11 @@ def _run(
                 writer.finish(store.root / key, about)
             give_back()
         except OSError as error:
-            raise UserError(
+            short = shortage(error)
+            hint = short.hint if short else "check its permissions"
+            raise MachineError(
                 f"representations cannot be written to {store.root}: {error.strerror}",
-                hint="free some space, or set PROBESCALE_CACHE to another disk; the same command goes on from here",
+                hint=f"{hint}, or {store.elsewhere}" if error.errno in DISK else hint,
             ) from error
 
 
@@ -162,10 +166,11 @@ def _pass(
         for writer, end in zip(writers, ends, strict=True):
             writer.resume(int(end[done - 1]) if done else 0)
     batches = _placed(padded_batches(loaded.tokenizer, tokens, batch_tokens, first=done), done)
-    targets = list(zip(views, writers, ends, strict=True))
+    targets, portions = list(zip(views, writers, ends, strict=True)), Portions()
+    work = partial(_batch, loaded, sites, read, targets, portions)
     with torch.inference_mode(), progress(title, len(tokens)) as advance:
         advance(done)
-        for number, (size, written) in enumerate(in_turn(partial(_batch, loaded, sites, read, targets), batches), 1):
+        for number, (size, written) in enumerate(in_turn(work, batches), 1):
             if first():
                 for writer, (sites_rows, count) in zip(writers, written, strict=True):
                     for site, rows in sites_rows:
@@ -190,27 +195,49 @@ def _batch(
     sites: Sequence[Site],
     read: Reader,
     targets: list[tuple[View, Writer, np.ndarray]],
+    portions: Portions,
     placed: tuple[int, np.ndarray, BatchEncoding],
-) -> tuple[int, list[tuple[list[tuple[str, np.ndarray]], int]]]:
+) -> tuple[int, list[tuple[list[Written], int]]]:
     """How many inputs, and by writer what is still to be written of them, and how many rows they have.
 
     Alone, states are written as they come, which takes less memory; of several processes, only the first one writes.
     """
     place, batch, padded = placed
-    inputs = {name: tensor.to(loaded.model.device) for name, tensor in padded.items()}
-    first_token = padded["attention_mask"].argmax(1)
-    written: list[tuple[list[tuple[str, np.ndarray]], int]] = []
+    kept: list[list[Written]] = [[] for _ in targets]
+    counts = [int(end[place + len(batch) - 1]) - (int(end[place - 1]) if place else 0) for _, _, end in targets]
+
+    def work(part: slice) -> None:
+        fields = {name: tensor[part] for name, tensor in padded.items()}
+        _part(loaded, sites, read, targets, kept, (place + part.start, batch[part], fields))
+
+    def undo() -> None:
+        for rows, (_, writer, _) in zip(kept, targets, strict=True):
+            rows.clear()
+            writer.undo()
+
+    portions.run(batch, padded["input_ids"].shape[1], work, undo)
+    return len(batch), list(zip(kept, counts, strict=True))
+
+
+def _part(
+    loaded: LoadedModel,
+    sites: Sequence[Site],
+    read: Reader,
+    targets: list[tuple[View, Writer, np.ndarray]],
+    kept: list[list[Written]],
+    placed: tuple[int, np.ndarray, dict[str, Tensor]],
+) -> None:
+    place, batch, fields = placed
+    inputs = {name: tensor.to(loaded.model.device) for name, tensor in fields.items()}
+    first_token = fields["attention_mask"].argmax(1)
     poolers = []
-    for view, writer, end in targets:
+    for (view, writer, end), later in zip(targets, kept, strict=True):
         rows = np.arange(end[place - 1] if place else 0, end[place + len(batch) - 1])
-        kept: list[tuple[str, np.ndarray]] = []
-        written.append((kept, len(rows)))
         if len(rows):
-            write = (lambda *row, kept=kept: kept.append(row)) if sharing() else writer.write
+            write = (lambda *row, later=later: later.append(row)) if sharing() else writer.write
             seen = view.take(rows)
             poolers.append((seen.pooler(batch, first_token), seen.inputs, write))
     read(inputs, partial(_receive, sites, poolers))
-    return len(batch), written
 
 
 def _run_hooked(

@@ -23,7 +23,7 @@ class Objective:
     state_weight: float = 0.0
 
     def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
-        """The mean over the rows that there is anything to learn for."""
+        """The mean over the rows that count."""
         rows = rows.cpu()
         labels = self.labels[rows].to(logits.device)
         labelled, hard = ~labels.isnan(), self._hard(logits, labels)
@@ -35,6 +35,14 @@ class Objective:
             weights = (taught | labelled).float()
             losses = (1 - share) * hard + share * self._soft(logits, answers.nan_to_num())
         return (weights * losses).sum() / weights.sum().clamp(min=1)
+
+    def counted(self, rows: Tensor) -> int:
+        """How many of these rows (-1: none) there is anything to learn for."""
+        rows = rows[rows >= 0].cpu()
+        known = ~self.labels[rows].isnan()
+        if self.answers is not None:
+            known |= ~self.answers[rows].isnan().any(-1)
+        return int(known.sum())
 
     def _hard(self, logits: Tensor, labels: Tensor) -> Tensor:
         """Where there is no label: 0."""

@@ -12,11 +12,14 @@ from torch import Tensor
 from probescale.models.batching import batches_by_tokens
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
+from probescale.models.memory import Portions
 from probescale.processes import in_turn, on_own_device
 from probescale.progress import progress
 from probescale.recovery.inputs import Data, Inputs, inputs_of
 from probescale.recovery.states import means, watched
 from probescale.tasks.data import Examples
+
+Part = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]  # inputs, rows, logits, states
 
 
 def predict(
@@ -60,17 +63,24 @@ def answers_of(
     batches = (order[here] for here in batches_by_tokens(tokens.lengths[order], batch_tokens))
     blocks = list(loaded.family.layers(loaded.model)) if receive else []
     with torch.inference_mode(), watched(blocks) as seen, progress(title, len(order)) as advance:
-        for numbers, rows, logits, behind in in_turn(partial(_batch, loaded, inputs, seen), batches):
-            found[rows] = logits
-            if receive and behind is not None:
-                receive(numbers, behind)
-            advance(len(numbers))
+        for parts in in_turn(partial(_batch, loaded, inputs, seen, Portions()), batches):
+            for numbers, rows, logits, behind in parts:
+                found[rows] = logits
+                if receive and behind is not None:
+                    receive(numbers, behind)
+                advance(len(numbers))
     return found
 
 
 def _batch(
-    loaded: LoadedModel, inputs: Inputs, seen: list[Tensor], numbers: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]:
+    loaded: LoadedModel, inputs: Inputs, seen: list[Tensor], portions: Portions, numbers: np.ndarray
+) -> list[Part]:
+    """All at once, or in as many parts as memory asks for."""
+    tokens = int(inputs.tokens.lengths[numbers].max())
+    return portions.run(numbers, tokens, lambda part: _part(loaded, inputs, seen, numbers[part]), undo=seen.clear)
+
+
+def _part(loaded: LoadedModel, inputs: Inputs, seen: list[Tensor], numbers: np.ndarray) -> Part:
     """The inputs, the rows they answer, their logits, and the states where blocks are watched."""
     logits, batch = run(loaded.model, inputs.collate(loaded.tokenizer, [inputs[int(number)] for number in numbers]))
     logits, rows = rows_of(loaded.family, logits, batch)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,18 +73,26 @@ def taught(pupil: LoadedModel, folder: Path) -> LoadedModel:
 
 
 def _ask(teacher: LoadedModel, inputs: Inputs, folder: Path, *, states: bool, batch_tokens: int) -> None:
-    table: np.ndarray | None = None
-    if states and first():
-        shape = (len(inputs), teacher.layers, teacher.model.config.hidden_size)
-        table = np.lib.format.open_memmap(folder / "states.npy", "w+", np.float32, shape)
-
-    def receive(numbers: np.ndarray, behind: np.ndarray) -> None:
-        if table is not None:
-            table[numbers] = behind
-
+    shape = (len(inputs), teacher.layers, teacher.model.config.hidden_size)
     options = {"batch_tokens": batch_tokens, "title": "asking the teacher"}
-    answers = answers_of(teacher, inputs, receive=receive if states else None, **options)
+    with _table(folder / "states.npy" if states and first() else Path(os.devnull), shape) as receive:
+        answers = answers_of(teacher, inputs, receive=receive if states else None, **options)
     if first():
         np.save(folder / "answers.npy", answers)
-    if table is not None:
-        table.flush()  # type: ignore[attr-defined] - a memmap
+
+
+@contextmanager
+def _table(path: Path, shape: tuple[int, int, int]) -> Iterator[Callable[[np.ndarray, np.ndarray], None]]:
+    """An array on disk whose rows come in any order. Written, not mapped: there, a full disk kills the process."""
+    size = shape[1] * shape[2] * 4
+    with path.open("wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        start = file.tell()
+
+        def receive(numbers: np.ndarray, rows: np.ndarray) -> None:
+            for number, row in zip(numbers.tolist(), np.ascontiguousarray(rows, "<f4"), strict=True):
+                file.seek(start + number * size)
+                file.write(row.data)
+
+        yield receive

@@ -20,6 +20,7 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
+from probescale.models.memory import Portions
 from probescale.models.precision import usable_precision
 from probescale.processes import first, several
 from probescale.recovery.checkpoints import newest, place
@@ -60,6 +61,7 @@ class RecoveryTrainer(Trainer):
     ) -> None:
         self.loaded, self.objective, self.seen, self.layer_decay = loaded, objective, seen, layer_decay
         self.lengths, self.checkpoints = lengths, checkpoints
+        self.portions, self.share = Portions(), (1.0, 1.0)
         super().__init__(
             model=loaded.model,
             args=arguments,
@@ -77,14 +79,37 @@ class RecoveryTrainer(Trainer):
     ) -> Tensor | tuple[Tensor, Any]:
         fields = {name: tensor for name, tensor in inputs.items() if name not in ("rows", "number")}
         outputs = model(**fields)
-        objective = self.objective
-        loss = objective.answer_weight * objective.loss(*rows_of(self.loaded.family, outputs.logits, inputs))
+        objective, (of_rows, of_inputs) = self.objective, self.share
+        rows = rows_of(self.loaded.family, outputs.logits, inputs)
+        loss = of_rows * objective.answer_weight * objective.loss(*rows)
         if objective.states is not None:
             found = means(self.seen, inputs["attention_mask"])
-            loss = loss + objective.state_weight * objective.state_loss(found, inputs["number"])
+            loss = loss + of_inputs * objective.state_weight * objective.state_loss(found, inputs["number"])
         if not torch.isfinite(loss):
             _tell_astray(loss, inputs["number"], self.state.global_step + 1, self.args.learning_rate)
         return (loss, outputs) if return_outputs else loss
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        """A batch that does not fit into memory is learnt in parts: their gradients add up to those of the batch."""
+        if several() > 1:  # every part would be waited for by processes that have none
+            return super().training_step(model, inputs, num_items_in_batch)
+        numbers = inputs["number"].tolist()
+
+        def learn(part: slice) -> Tensor:
+            some = {name: tensor[part] for name, tensor in inputs.items()}
+            self.share = (1.0, 1.0)
+            if len(some["number"]) < len(numbers):
+                known = self.objective.counted(some["rows"]) / max(self.objective.counted(inputs["rows"]), 1)
+                self.share = (known, len(some["number"]) / len(numbers))
+            return super(RecoveryTrainer, self).training_step(model, some)
+
+        def undo() -> None:
+            self.seen.clear()
+            model.zero_grad()
+
+        return torch.stack(self.portions.run(numbers, inputs["input_ids"].shape[1], learn, undo)).sum(0)
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:  # noqa: ANN401 - the trainer's
         """Batches of like length: the same ones, however many processes share each of them."""

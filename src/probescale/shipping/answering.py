@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from probescale.models.batching import batches_by_tokens
+from probescale.models.memory import Portions
 from probescale.progress import progress
 from probescale.recovery.inputs import Data, inputs_of
 from probescale.recovery.predict import decided
-from probescale.shipping.ready import Ready
+from probescale.shipping.ready import Ready, run_in_parts
 from probescale.tasks.task import Task
 
 BATCH_TOKENS = 2048
@@ -18,12 +19,13 @@ def answers(ready: Ready, data: Data, max_length: int, title: str = "answering")
     """Numbers of labels, quantities, or tuples of tags, as predict() gives them."""
     inputs = inputs_of(ready.tokenizer, data, min(max_length, ready.longest))
     found: np.ndarray | None = None
-    order = inputs.tokens.by_length
+    order, portions = inputs.tokens.by_length, Portions()
     with progress(title, len(order)) as advance:
         for here in batches_by_tokens(inputs.tokens.lengths[order], BATCH_TOKENS):
             batch = inputs.collate(ready.tokenizer, [inputs[int(number)] for number in order[here]])
             rows = batch["rows"].numpy()
-            logits = ready.run({name: value.numpy() for name, value in batch.items() if name not in ("rows", "number")})
+            fields = {name: value.numpy() for name, value in batch.items() if name not in ("rows", "number")}
+            logits = run_in_parts(ready, fields, order[here], portions)
             if rows.ndim == 2:
                 logits, rows = logits[rows >= 0], rows[rows >= 0]
             if found is None:

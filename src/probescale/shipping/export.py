@@ -19,6 +19,7 @@ from probescale.shipping.answering import metric_of
 from probescale.shipping.graph import write_graph, write_int8
 from probescale.shipping.ready import GRAPH, Ready, fields_of, from_loaded, load, open_graph
 from probescale.shipping.runtime import runs_here
+from probescale.shortage import told_of
 from probescale.tasks.task import Task, load_task
 
 SAME = 1e-3  # of the largest number of an output: float32 adds up in another order
@@ -49,7 +50,7 @@ def export(source: str, out: Path, *, int8: bool = False, tolerance: float = 0.0
     folder, config = parts_of(source)
     loaded = load(folder, source, "MODEL")
     ours = from_loaded(loaded)
-    with whole_folder(out) as partial:
+    with told_of(out), whole_folder(out) as partial:
         with waiting("writing the graph"):
             write_graph(loaded, ours.kind, partial / GRAPH)
         with quiet_transformers():

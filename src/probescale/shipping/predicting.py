@@ -11,8 +11,9 @@ import numpy as np
 
 from probescale.errors import UserError
 from probescale.models.batching import batches_by_tokens
+from probescale.models.memory import Portions
 from probescale.shipping.reading import Line
-from probescale.shipping.ready import Ready
+from probescale.shipping.ready import Ready, run_in_parts
 
 CHUNK = 1024  # lines read at once, so that texts of like length share a batch
 BATCH_TOKENS = 2048
@@ -46,15 +47,16 @@ def predict_lines(ready: Ready, lines: Iterable[Line], max_length: int | None = 
             hint="use the model of a run, or one with a classification head",
         )
     limit = min(max_length or ready.usual or ready.longest, ready.longest)
-    rest = iter(lines)
+    rest, portions = iter(lines), Portions()
     while chunk := list(islice(rest, CHUNK)):
         good = [line for line in chunk if not line.fault]
-        found = dict(zip((line.number for line in good), _answers(ready, good, limit), strict=True)) if good else {}
+        answers = _answers(ready, good, limit, portions) if good else []
+        found = dict(zip((line.number for line in good), answers, strict=True))
         for line in chunk:
             yield found.get(line.number) or Answer(line.number, line.text, fault=line.fault)
 
 
-def _answers(ready: Ready, lines: list[Line], limit: int) -> list[Answer]:
+def _answers(ready: Ready, lines: list[Line], limit: int, portions: Portions) -> list[Answer]:
     tags = ready.kind == "tags"
     texts = [line.text.split() for line in lines] if tags else [line.text for line in lines]
     if len({line.pair is None for line in lines}) > 1:
@@ -68,7 +70,7 @@ def _answers(ready: Ready, lines: list[Line], limit: int) -> list[Answer]:
         rows = order[here]
         fields = {name: [values[row] for row in rows] for name, values in encoded.items()}
         batch = dict(ready.tokenizer.pad(fields, return_tensors="np"))
-        logits = ready.run(batch)
+        logits = run_in_parts(ready, batch, [lines[row].number - 1 for row in rows], portions)
         for row, said in zip(rows, logits, strict=True):
             words = encoded.word_ids(int(row)) if tags else None
             answers[row] = _answer(ready, lines[row], said, words, int(batch["attention_mask"].shape[1]))

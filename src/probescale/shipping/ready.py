@@ -16,6 +16,7 @@ from probescale.errors import UserError
 from probescale.files import read_json
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, config_in, load_as_saved
+from probescale.models.memory import Portions
 from probescale.models.surgery import RECORD
 from probescale.models.tokenizers import load_tokenizer
 
@@ -52,6 +53,14 @@ class Answers(nn.Module):
         if self.kind == "tags":
             return found.logits
         return self.family.sentence_logits(found.logits, inputs["attention_mask"])
+
+
+def run_in_parts(
+    ready: Ready, batch: dict[str, np.ndarray], texts: Sequence[int] | np.ndarray, portions: Portions
+) -> np.ndarray:
+    """At once, or in as many parts as memory asks for. `texts`: their numbers, from 0."""
+    work = lambda part: ready.run({name: values[part] for name, values in batch.items()})  # noqa: E731
+    return np.concatenate(portions.run(texts, batch["input_ids"].shape[1], work))
 
 
 def open_model(source: str, *, field: str = "MODEL") -> Ready:

@@ -11,6 +11,7 @@ from probescale.study.folder import StudyFolder
 from probescale.study.scheduling import Outcome
 
 PAUSE = 0.2  # seconds between two looks
+PATIENCE = 5.0  # seconds for a process to tidy up when it is stopped
 
 
 class LocalEngine:
@@ -26,8 +27,13 @@ class LocalEngine:
         """Whatever still runs is stopped; it goes on from there the next time."""
         for process in self.processes.values():
             process.terminate()
+        last = time.monotonic() + PATIENCE
         for process in self.processes.values():
-            process.wait()
+            try:
+                process.wait(max(last - time.monotonic(), 0))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
     def start(self, job: str) -> None:
         threads = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
@@ -49,4 +55,5 @@ class LocalEngine:
 
 
 def _outcome(code: int) -> Outcome:
-    return "done" if code == 0 else "failed" if code > 0 else "died"
+    """Below 0, or beyond 128: a signal ended it."""
+    return "done" if code == 0 else "failed" if 0 < code <= 128 else "died"

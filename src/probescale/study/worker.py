@@ -9,8 +9,10 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from probescale.errors import Problems, UserError
+from probescale.errors import UserError
 from probescale.plain import redacted
+from probescale.shortage import shortage
+from probescale.stopping import Stopped, stoppable
 from probescale.study.folder import StudyFolder
 
 
@@ -36,14 +38,20 @@ def attempt(folder: StudyFolder, job: str) -> int:
     """The exit code: 0; 2 for bad input, 1 for anything else. What went wrong is kept beside the cells."""
     try:
         work(folder, job)
-    except (UserError, Problems) as wrong:
+    except UserError as wrong:
         folder.fail(job, str(wrong))
         return 2
-    except Exception:
-        folder.fail(job, redacted(traceback.format_exc()))
+    except Exception as error:
+        short = shortage(error)
+        folder.fail(job, redacted(str(short) if short else traceback.format_exc()))
         return 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(attempt(StudyFolder(Path(sys.argv[1])), sys.argv[2]))
+    try:
+        with stoppable():
+            code = attempt(StudyFolder(Path(sys.argv[1])), sys.argv[2])
+    except Stopped as stop:
+        code = stop.code
+    sys.exit(code)
