@@ -77,7 +77,8 @@ def commands() -> str:
     lines = [
         NOTE,
         "# Command line",
-        "`probescale COMMAND --help` says the same. Exit code 2: something in the input is wrong.",
+        "`probescale COMMAND --help` says the same. Exit code 2: something in the input is wrong; 1: the "
+        "machine ran out of something, or not all could be done ([more](reliability.md)).",
     ]
     for name, command in _every(typer.main.get_command(app)):
         arguments = [p for p in command.params if p.param_type_name == "argument"]

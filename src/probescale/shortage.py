@@ -28,6 +28,7 @@ _IN_WORDS = (  # of Arrow, of safetensors and tokenizers, of PyTorch
     re.compile(r"\(os error (\d+)\)"),
     re.compile(r"unable to .*: [A-Z][a-z ]+ \((\d+)\)"),
 )
+_CUT_SHORT = re.compile(r"\d+ requested and \d+ written")  # all that NumPy says of it
 _NO_MEMORY = re.compile(
     "DefaultCPUAllocator: |out of memory|Failed to allocate memory|bad_alloc|bad allocation|can't start new thread"
 )
@@ -40,7 +41,7 @@ def shortage(error: BaseException, place: Path | None = None) -> MachineError | 
     """
     if isinstance(error, MachineError):
         return error
-    number = _number(error)
+    number = number_of(error)
     if number in SHORT:
         what, hint = SHORT[number]
         where = getattr(error, "filename", None) or (place if number != errno.ENOMEM else None)
@@ -66,7 +67,7 @@ def out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
 
 
-def _number(error: BaseException) -> int | None:
+def number_of(error: BaseException) -> int | None:
     """The system's number of an error. Our own messages are not searched: they quote what users wrote."""
     if isinstance(error, ProbeScaleError):
         return None
@@ -74,4 +75,6 @@ def _number(error: BaseException) -> int | None:
         return error.errno
     if out_of_memory(error):
         return errno.ENOMEM
+    if isinstance(error, OSError) and _CUT_SHORT.search(str(error)):
+        return errno.ENOSPC
     return next((int(said[1]) for words in _IN_WORDS if (said := words.search(str(error)))), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 
@@ -21,6 +22,9 @@ __all__ = ["app", "main", "models", "shelves", "shipping", "studies", "work"]
 
 
 def main() -> None:
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed, as by `>&-`
+            setattr(sys, name, io.StringIO())
     if not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries would fill a log file
     if started() > 1:

@@ -214,8 +214,6 @@ def _writable(folder: Path) -> bool:
         console.print(
             f"note: {folder} cannot be written to ({error.strerror}); representations are not kept between commands. "
             "Set PROBESCALE_CACHE to another folder to keep them.",
-            markup=False,
-            highlight=False,
             soft_wrap=True,
         )
         return False

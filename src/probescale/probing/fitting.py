@@ -97,9 +97,14 @@ def score_property(
         ThreadPoolExecutor(workers) as threads,
         progress(f"probes: {name}", len(jobs)) as advance,
     ):
-        for (label, _, _), scores in zip(jobs, threads.map(lambda job: run(job[1], job[2]), jobs), strict=True):
-            found[label] = scores
-            advance(1)
+        futures = [threads.submit(run, site, columns) for _, site, columns in jobs]
+        try:
+            for (label, _, _), future in zip(jobs, futures, strict=True):
+                found[label] = future.result()
+                advance(1)
+        finally:
+            for future in futures:  # who stops does not wait for sites that have not begun
+                future.cancel()
         known = _floors(target, texts, rows.parts, resampling) if floors else {}
     return PropertyScores(
         sites=found,

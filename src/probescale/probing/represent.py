@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import BatchEncoding
 
 from probescale.config import Granularity
-from probescale.errors import MachineError, UserError
+from probescale.errors import MachineError, UserError, first_line
 from probescale.models.batching import Tokens, padded_batches
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
@@ -28,7 +28,7 @@ from probescale.probing.subnetworks import ends_of, run_subnetworks
 from probescale.probing.views import View, tokenise
 from probescale.processes import first, in_turn, on_own_device, share, sharing
 from probescale.progress import progress
-from probescale.shortage import DISK, shortage
+from probescale.shortage import DISK, number_of, shortage
 from probescale.subsets import Subset
 from probescale.tasks.data import Examples, TaggedSentences
 
@@ -140,11 +140,10 @@ def _run(
                 writer.finish(store.root / key, about)
             give_back()
         except OSError as error:
-            short = shortage(error)
-            hint = short.hint if short else "check its permissions"
+            hint = short.hint if (short := shortage(error)) else "check its permissions"
             raise MachineError(
-                f"representations cannot be written to {store.root}: {error.strerror}",
-                hint=f"{hint}, or {store.elsewhere}" if error.errno in DISK else hint,
+                f"representations cannot be written to {store.root}: {error.strerror or first_line(error)}",
+                hint=f"{hint}, or {store.elsewhere}" if number_of(error) in DISK else hint,
             ) from error
 
 

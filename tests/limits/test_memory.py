@@ -1,0 +1,153 @@
+"""A batch that does not fit into memory is worked through in parts, and nothing else changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from conftest import labelled_rows
+from probescale.config import RecoveryConfig
+from probescale.errors import MachineError
+from probescale.models import memory
+from probescale.models.loading import load_as_saved, load_classifier
+from probescale.models.memory import Portions
+from probescale.probing.cache import Store
+from probescale.probing.represent import Request, represent
+from probescale.recovery import recover as recovery
+from probescale.recovery.predict import predict
+from probescale.recovery.teacher import teach
+from probescale.shipping.predicting import predict_lines
+from probescale.shipping.reading import Line
+from probescale.shipping.ready import from_loaded
+from probescale.tasks.data import Examples, TaggedSentences
+
+ROWS = labelled_rows(40)
+DATA = Examples(tuple(text for text, _ in ROWS), None, tuple(int(label == "positive") for _, label in ROWS), ("a", "b"))
+WORDS = tuple(tuple(text.split()) for text in DATA.texts)
+TAGGED = TaggedSentences(WORDS, tuple(tuple(len(word) % 2 for word in words) for words in WORDS), ("odd", "even"))
+
+
+@pytest.fixture(autouse=True)
+def not_said_yet():
+    memory._tell.cache_clear()
+
+
+def at_most(model: torch.nn.Module, rows: int) -> list[int]:
+    """The allocator's own error for more rows than these, in the midst of the pass; the sizes that were tried."""
+    tried: list[int] = []
+
+    def refuse(_module, args, _output):
+        tried.append(len(args[0]))
+        if len(args[0]) > rows:
+            torch.empty(1 << 50)
+
+    layers = [module for name, module in model.named_modules() if name.endswith("layer.2.output")]
+    layers[0].register_forward_hook(refuse)
+    return tried
+
+
+def states(features) -> dict[str, np.ndarray]:
+    return {site: features.load(site, np.arange(len(features))) for site in features.widths}
+
+
+@pytest.mark.parametrize("pooling", ["mean", "token"])
+def test_representations(model_folder, tmp_path, capsys, pooling):
+    data = TAGGED if pooling == "token" else DATA
+    loaded = load_as_saved(str(model_folder("bert")))
+    whole = represent(loaded, [Request(data, pooling)], Store(tmp_path / "whole"), batch_tokens=300)[0]
+    tried = at_most(loaded.model, 5)
+    parts = represent(loaded, [Request(data, pooling)], Store(tmp_path / "parts"), batch_tokens=300)[0]
+    assert tried[:3] == [18, 9, 5], "halved until it fits"
+    assert max(tried[3:]) <= 5, "and not tried in vain again"
+    for site, rows in states(whole).items():
+        np.testing.assert_allclose(states(parts)[site], rows, rtol=1e-5, atol=1e-5)
+    assert capsys.readouterr().err.count("batches are worked through in parts") == 1
+
+
+def test_one_text_that_is_too_long_is_named(model_folder, tmp_path):
+    loaded = load_as_saved(str(model_folder("bert")))
+    at_most(loaded.model, 0)
+    longest = replace(DATA, texts=(*DATA.texts[:7], "good " * 60, *DATA.texts[8:]))
+    with pytest.raises(MachineError, match="text 8 alone, 62 tokens") as found:
+        represent(loaded, [Request(longest, "mean")], Store(tmp_path), batch_tokens=300)
+    assert found.value.field == "model.max_length"
+
+
+def test_answers(model_folder):
+    loaded = load_classifier(str(model_folder("bert")), None, ("a", "b"), 0)
+    ready = from_loaded(loaded)
+    lines = [Line(number, text) for number, text in enumerate(DATA.texts, 1)]
+    whole, told = predict(loaded, DATA), [one.probability for one in predict_lines(ready, lines)]
+    at_most(loaded.model, 3)
+    assert np.array_equal(predict(loaded, DATA), whole)
+    assert [one.probability for one in predict_lines(ready, lines)] == pytest.approx(told, rel=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["texts", "words"])
+def test_training_takes_the_same_steps(model_folder, tmp_path, kind):
+    """Labels, a teacher's answers and its states; rows that count are weighed alike."""
+    data, head = (DATA, "sentence") if kind == "texts" else (TAGGED, "token")
+    recipe = RecoveryConfig(epochs=1, batch_size=8, learning_rate=1e-3, dropout=0.0, states=0.5)
+    source = str(model_folder("bert"))
+    teacher = load_classifier(source, None, data.names, 1, head=head)
+    lessons = teach(teacher, data, None, tmp_path / "teacher", states=True)
+    results = []
+    for rows in (8, 3):
+        loaded = load_classifier(source, None, data.names, 0, head=head)
+        tried = at_most(loaded.model, rows)
+        losses = recovery.recover(loaded, data, recipe, lessons=lessons, kept=(1, 2, 3, 4))
+        results.append((losses, {name: value.clone() for name, value in loaded.model.state_dict().items()}))
+    assert tried[:3] == [8, 4, 2]
+    assert max(tried[3:]) == 2
+    (losses, weights), (again, others) = results
+    assert again == pytest.approx(losses, rel=1e-4)
+    for name, value in weights.items():
+        torch.testing.assert_close(others[name], value, rtol=1e-3, atol=2e-4)
+
+
+def test_an_error_of_another_kind_is_not_caught():
+    def wrong(_part):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    with pytest.raises(RuntimeError, match="shapes"):
+        Portions().run([0, 1], 5, wrong)
+
+
+LIMITED = """
+import resource, sys
+from pathlib import Path
+import numpy as np, torch
+torch.set_num_threads(1)
+from probescale.models.loading import load_as_saved
+from probescale.probing.cache import Store
+from probescale.probing.represent import Request, represent
+from probescale.tasks.data import Examples
+loaded = load_as_saved(sys.argv[1])
+data = Examples(tuple(Path(sys.argv[2]).read_text().splitlines()), None, (0, 1) * 750, ("a", "b"))
+states = lambda name: represent(loaded, [Request(data, "mean")], Store(Path(sys.argv[3], name)), batch_tokens=10**6)[0]
+load = lambda found: found.load("layer-004", np.arange(len(found)))
+few = represent(loaded, [Request(data, "mean")], Store(Path(sys.argv[3], "few")), batch_tokens=2048)[0]
+now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (now + 12 * 2**20,) * 2)
+print("largest difference", np.abs(load(states("limited")) - load(few)).max())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_under_a_real_limit_of_memory(model_folder, tmp_path):
+    """One batch of 1,500 texts takes some 20 MB more than it may."""
+    texts = tmp_path / "texts"
+    texts.write_text("\n".join(text for text, _ in labelled_rows(1500)))
+    words = [sys.executable, "-c", LIMITED, str(model_folder("bert")), str(texts), str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert done.returncode == 0, done.stderr
+    assert "batches are worked through in parts" in done.stderr
+    assert float(done.stdout.split()[-1]) < 1e-5

@@ -1,0 +1,90 @@
+"""What libraries really raise when a disk is full or memory runs out, in our words."""
+
+from __future__ import annotations
+
+import errno
+import resource
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import torch
+from limiting import limited
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, models
+
+from probescale.errors import MachineError, Problems, UserError
+from probescale.files import write_text
+from probescale.shortage import shortage, told_of
+
+HUGE = 1 << 50
+WRITES = {
+    "python": lambda path: path.write_bytes(bytes(5000)),
+    "numpy": lambda path: np.save(path, np.zeros(5000)),
+    "safetensors": lambda path: save_file({"w": torch.zeros(5000)}, path),
+    "tokenizers": lambda path: Tokenizer(models.WordLevel({str(n): n for n in range(5000)}, "0")).save(str(path)),
+    "arrow": lambda path: pyarrow.parquet.write_table(pa.table({"a": range(5000)}), path),
+}
+WITHOUT_MEMORY = {
+    "numpy": lambda: np.empty(HUGE),
+    "torch": lambda: torch.empty(HUGE),
+    "python": lambda: bytearray(HUGE),
+    "gpu": lambda: (_ for _ in ()).throw(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")),
+}
+
+
+@pytest.mark.parametrize("library", WRITES)
+def test_a_file_that_may_not_grow(library, tmp_path):
+    with limited(resource.RLIMIT_FSIZE, 1000), pytest.raises(MachineError) as found, told_of(Path("here")):
+        WRITES[library](tmp_path / "file.npy")
+    what = "the disk is full" if library == "numpy" else "a file would be larger than files may be here"
+    assert str(found.value).startswith(f"here: {what}\n  next: ")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError("[Errno 28] Error writing bytes to file. Detail: [errno 28] No space left on device"),
+        RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
+def test_a_full_disk(error):
+    """As it shows on a small tmpfs, which takes root to make."""
+    assert str(shortage(error, Path("here"))).startswith("here: the disk is full\n  next: free some space")
+
+
+@pytest.mark.parametrize("library", WITHOUT_MEMORY)
+def test_no_memory(library):
+    with pytest.raises(MachineError, match="there is not enough memory"), told_of(Path("here")):
+        list(WITHOUT_MEMORY[library]())  # type: ignore[call-overload]
+
+
+def test_a_file_that_is_named_stays_named():
+    short = shortage(OSError(errno.ENOSPC, "No space left on device", "there/scores.json"), Path("here"))
+    assert str(short).startswith("there/scores.json: the disk is full")
+
+
+def test_an_error_that_stands_for_a_shortage_is_one():
+    wrong = UserError("this is no model")
+    wrong.__cause__ = RuntimeError("unable to open file </a/b> in read-only mode: Too many open files (24)")
+    for error in (wrong, Problems([UserError("another"), wrong])):
+        assert "too many files are open" in str(shortage(error))
+
+
+def test_what_a_user_wrote_is_not_taken_for_a_shortage():
+    assert shortage(UserError('the label "out of memory (os error 28)" is not known')) is None
+    assert shortage(ValueError("something else")) is None
+    assert shortage(PermissionError(errno.EACCES, "Permission denied", "x")) is None
+
+
+def test_a_file_that_cannot_be_written_whole_tells_its_name(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match=r"scores\.json"):
+        write_text(tmp_path / "scores.json", "{}")
+    assert list(tmp_path.iterdir()) == []
