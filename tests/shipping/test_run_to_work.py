@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import ModelCard
+from transformers import BertModel
 
-from conftest import tiny_model
 from probescale.checks import check
 from probescale.cutting import cut_to_folder
 from probescale.errors import UserError
@@ -269,8 +269,8 @@ def test_the_snippets_of_the_docs_run_as_they_stand(run, model_folder, tmp_path,
     (folder / "my").symlink_to(run[0])
     (folder / "my-int8").symlink_to(run[1])
     shutil.copytree(model_folder("bert"), encoder)
-    model, _ = tiny_model("bert")
-    model.bert.save_pretrained(encoder)
+    model = BertModel.from_pretrained(encoder)
+    model.save_pretrained(encoder)
     own = "sentence_transformers.models"
     modules = [{"idx": 0, "name": "0", "path": "", "type": f"{own}.Transformer"},
                {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{own}.Pooling"}]  # fmt: skip
