@@ -2,6 +2,7 @@
 
     python benchmarks/compression.py                 everything that is not known yet
     python benchmarks/compression.py sst2-gte        one study
+    python benchmarks/compression.py sst2-gte --recipe long --ratio 5x       some of its rows
     python benchmarks/compression.py --tables        only docs/compression.md's tables, from what is known
 
 Needs ../shared (data, gte-small) and `make real-weights`. Hours on two cores; it can be stopped at any time and goes on
@@ -28,15 +29,22 @@ from training import SHARED, TASKS, WORKERS
 ROOT = Path(__file__).parents[1]
 MEASURED = Path(__file__).with_name("compressed.jsonl")
 WORK = ROOT / ".cache" / "compression"
-LABELLED, UNLABELLED, COPIES = 3000, {"sst2": 60_000, "qnli": 3_700}, {"sst2": 0, "qnli": 1}
+LABELLED = 3000
+LESSONS = {  # what subnetworks learn from beside the labelled rows, and how often they see all of it
+    ("sst2", "short"): {"unlabelled": 9_000, "copies": 0, "epochs": 1},
+    ("sst2", "long"): {"unlabelled": 60_000, "copies": 0, "epochs": 2},
+    ("qnli", "short"): {"unlabelled": 3_700, "copies": 0, "epochs": 1},
+    ("qnli", "long"): {"unlabelled": 3_700, "copies": 1, "epochs": 2},
+}
 RECIPE = {
-    "epochs": 2,  # of labelled and unlabelled texts together
     "learning_rate": 2e-4,
     "batch_size": 32,
     "dropout": 0.0,
     "original": {"epochs": 3, "learning_rate": 5e-5},
 }
 BASELINES = ("bottom_k", "top_k", "uniform_k", "block_influence")
+BUDGET = {"1x": "100%"}
+ORDER = ("5x", "10x", "3x", "2x")
 MAX_LENGTH = 128
 
 
@@ -47,6 +55,7 @@ class Study:
     seeds: tuple[int, ...]
     ratios: tuple[str, ...] = ("2x", "3x", "5x", "10x")
     compared: tuple[str, ...] = ("3x", "5x")  # ratios at which the baselines are trained, too
+    longer: tuple[str, ...] = ("5x", "10x")  # ratios at which ours is also trained for long
 
     @property
     def source(self) -> str:
@@ -57,10 +66,10 @@ class Study:
 STUDIES = {
     "sst2-gte": Study("sst2", "gte-small", (0, 1)),
     "qnli-gte": Study("qnli", "gte-small", (0, 1)),
-    "sst2-minilm": Study("sst2", "minilm", (0, 1), (), ()),
-    "qnli-minilm": Study("qnli", "minilm", (0, 1), (), ()),
-    "sst2-mpnet": Study("sst2", "mpnet", (0,), ("3x",), ()),
-    "sst2-t5": Study("sst2", "t5", (0,), ("3x",), ()),
+    "sst2-minilm": Study("sst2", "minilm", (0, 1), (), (), ()),
+    "qnli-minilm": Study("qnli", "minilm", (0, 1), (), (), ()),
+    "sst2-mpnet": Study("sst2", "mpnet", (0,), ("3x",), (), ()),
+    "sst2-t5": Study("sst2", "t5", (0,), ("3x",), (), ()),
 }
 
 
@@ -72,6 +81,7 @@ class Job:
     strategy: str = "stitched"
     distil: bool = True
     shrink: bool = True  # without: the same layers, with the embeddings and units that they came with
+    recipe: str = "short"  # the same for all rows of a comparison; "long" for ours alone
 
 
 def jobs_of(name: str) -> Iterator[Job]:
@@ -79,7 +89,7 @@ def jobs_of(name: str) -> Iterator[Job]:
     study = STUDIES[name]
     for seed in study.seeds:
         yield Job(name, seed, "1x")
-    for ratio in sorted(study.ratios, key=("5x", "10x", "3x", "2x").index):
+    for ratio in sorted(study.ratios, key=ORDER.index):
         for seed in study.seeds:
             yield Job(name, seed, ratio)
             if ratio in study.compared:
@@ -87,41 +97,50 @@ def jobs_of(name: str) -> Iterator[Job]:
             if ratio == "5x":
                 yield Job(name, seed, ratio, distil=False)
                 yield Job(name, seed, ratio, shrink=False)
+    for ratio in study.longer:
+        yield from (Job(name, seed, ratio, recipe="long") for seed in study.seeds)
 
 
-def config_of(study: Study, seed: int, ratio: str, strategy: str, *, distil: bool) -> Any:  # noqa: ANN401
+def config_of(job: Job) -> Any:  # noqa: ANN401
     from probescale.config import RunConfig
 
-    about = TASKS[study.task]
+    study = STUDIES[job.study]
+    about, lessons = TASKS[study.task], LESSONS[study.task, job.recipe]
     columns = {"text": about["text"], **({"pair": about["pair"]} if "pair" in about else {})}
-    recipe = {**RECIPE, "distil": distil, "augment": COPIES[study.task] if distil else 0}
-    recipe |= {} if distil else {"epochs": RECIPE["original"]["epochs"]}  # on the labelled ones alone, as the original
+    texts = {"source": str(SHARED / "data" / about["train"]), **columns}
+    recipe = {
+        **RECIPE,
+        "distil": job.distil and bool(study.ratios),
+        "epochs": lessons["epochs"],
+        "augment": lessons["copies"],
+    }
+    if not job.distil:  # on the labelled ones alone, as the original
+        recipe |= {"epochs": RECIPE["original"]["epochs"], "augment": 0}
+    shrink = {"vocabulary": "auto", "rank": "auto", "units": "auto", "corpus": texts}
     return RunConfig.model_validate(
         {
             "model": {"source": study.source, "max_length": MAX_LENGTH},
             "task": {
                 "name": study.task,
-                "train": {"source": str(SHARED / "data" / about["train"]), **columns},
-                "dev": {"source": str(SHARED / "data" / about["dev"]), **columns},
-                "unlabelled": {
-                    "source": str(SHARED / "data" / about["train"]), "most": UNLABELLED[study.task], **columns,
-                },
+                "train": texts,
+                "dev": {**texts, "source": str(SHARED / "data" / about["dev"])},
+                "unlabelled": {**texts, "most": lessons["unlabelled"]},
                 "max_train": LABELLED,
             },
-            "selection": {"strategy": strategy, "budget": "100%" if ratio == "1x" else ratio, "sample": 750},
-            "shrink": "auto" if ratio != "1x" else {},
+            "selection": {"strategy": job.strategy, "budget": BUDGET.get(job.ratio, job.ratio), "sample": 750},
+            "shrink": {} if job.ratio == "1x" else shrink,
             "recovery": recipe,
-            "seed": seed,
+            "seed": job.seed,
         }
-    )  # fmt: skip
+    )
 
 
 @lru_cache(2)
-def _ready(name: str, seed: int) -> tuple[Any, Any]:
+def _ready(name: str, seed: int, recipe: str) -> tuple[Any, Any]:
     """The task and the loaded model of one study and seed."""
     from probescale.pipeline import prepare
 
-    return prepare(config_of(STUDIES[name], seed, "1x", "bottom_k", distil=True))
+    return prepare(config_of(Job(name, seed, "1x", recipe=recipe)))
 
 
 def chosen(name: str, ratio: str, strategy: str) -> tuple[Any, tuple[int, ...]]:
@@ -129,9 +148,9 @@ def chosen(name: str, ratio: str, strategy: str) -> tuple[Any, tuple[int, ...]]:
     from probescale.pipeline import scores_of, selections, shrinker_of, split_of
     from probescale.splitting import options, smallest
 
-    task, loaded = _ready(name, 0)
+    task, loaded = _ready(name, 0, "short")
     folder = WORK / name
-    config = config_of(STUDIES[name], 0, ratio, "stitched", distil=True)
+    config = config_of(Job(name, 0, ratio))
     config = config.model_copy(update={"compare": (strategy, *BASELINES)})
     shrinker = shrinker_of(loaded, task, config)
     ways = options(shrinker, config.shrink)
@@ -151,21 +170,49 @@ def train(job: Job) -> dict[str, Any]:
     from probescale.recovery.predict import predict
 
     torch.set_num_threads(1)
-    task, loaded = _ready(job.study, job.seed)
-    config = config_of(STUDIES[job.study], job.seed, job.ratio, job.strategy, distil=job.distil or job.ratio == "1x")
+    task, loaded = _ready(job.study, job.seed, job.recipe)
+    config = config_of(job)
     shrink, kept = (Shrink(), tuple(range(1, loaded.layers + 1))) if job.ratio == "1x" else plan_of(job)
     shrink = shrink if job.shrink else Shrink()
-    work = WORK / job.study / f"seed-{job.seed}"  # the teacher's answers stand here
     started = time.perf_counter()
-    measurer = Measurer(work, shrinker_of(loaded, task, config), shrink, task, config)
+    measurer = Measurer(_work(job), shrinker_of(loaded, task, config), shrink, task, config)
+    if job.distil and job.ratio != "1x":
+        ask_teacher(job, measurer)
     model, _ = measurer.train(str(job), kept, whole=job.ratio == "1x")
     value = task.measure(task.gold, predict(model, task.dev, max_length=MAX_LENGTH))
-    if job == Job(job.study, 0, job.ratio) and job.ratio != "1x":  # ours, for benchmarks/inference.py
+    if job == Job(job.study, 0, job.ratio, recipe=job.recipe) and job.ratio != "1x":  # for benchmarks/inference.py
         record = record_of(measurer.parent, kept, model) | {"params": measurer.parameters.of(kept)}
         save_model(model, record, WORK / job.study / f"model-{job.ratio}", overwrite=True)
     found = {"accuracy": round(value, 6), "kept": kept, "made_smaller": str(shrink)}
     params = measurer.shrinker.whole.total if job.ratio == "1x" else measurer.parameters.of(kept)
     return asdict(job) | found | {"params": params, "seconds": round(time.perf_counter() - started, 1)}
+
+
+def _work(job: Job) -> Path:
+    """Where the teacher stands, with its answers to what a recipe asks about."""
+    return WORK / job.study / (f"seed-{job.seed}" + ("" if job.recipe == "short" else f"-{job.recipe}"))
+
+
+def _still_there(job: Job) -> bool:
+    """An original that was measured elsewhere cannot teach here."""
+    from probescale.measuring import TEACHER
+    from probescale.runfolder import INNER
+
+    return not STUDIES[job.study].ratios or (_work(job) / INNER / TEACHER).exists()
+
+
+def ask_teacher(job: Job, measurer: Any) -> None:  # noqa: ANN401 - Measurer, imported late
+    """The teacher has answered the texts of the short recipe; those of another one it is asked when they are needed."""
+    from filelock import FileLock
+
+    from probescale.measuring import TEACHER
+    from probescale.recovery.teacher import taught
+    from probescale.runfolder import INNER
+
+    with FileLock(WORK / job.study / "asking.lock"):
+        if not (_work(job) / INNER / TEACHER).exists():
+            own = _work(replace(job, recipe="short")) / INNER / TEACHER
+            measurer._teach(taught(measurer.loaded, own))
 
 
 def plan_of(job: Job) -> tuple[Any, tuple[int, ...]]:
@@ -201,8 +248,8 @@ def _job(found: dict[str, Any]) -> Job:
 def train_all(jobs: list[Job]) -> None:
     """Teachers, then students; strategies that keep the same layers are trained once."""
     for stage in (True, False):
-        stored = known()
         wanted = [job for job in jobs if (job.ratio == "1x") == stage]
+        stored = {job: found for job, found in known().items() if not stage or _still_there(job)}
         make_plans([job for job in wanted if job not in stored])
         done = {_what(job): found for job, found in stored.items() if job in wanted}
         twins: dict[Any, list[Job]] = {}
@@ -221,7 +268,14 @@ def train_all(jobs: list[Job]) -> None:
 
 def _what(job: Job) -> tuple[Any, ...]:
     """What is really trained."""
-    return (job.study, job.seed, job.distil, job.shrink, *((None, None) if job.ratio == "1x" else plan_of(job)))
+    return (
+        job.study,
+        job.seed,
+        job.distil,
+        job.shrink,
+        job.recipe,
+        *((None, None) if job.ratio == "1x" else plan_of(job)),
+    )
 
 
 def _note(found: dict[str, Any], jobs: list[Job]) -> None:
@@ -234,11 +288,18 @@ def _note(found: dict[str, Any], jobs: list[Job]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], default=[])
+    parser.add_argument("--recipe", choices=["short", "long"], help="only rows of this recipe, and the originals")
+    parser.add_argument("--ratio", choices=ORDER, nargs="*", help="only rows of these sizes, and the originals")
     parser.add_argument("--tables", action="store_true", help="train nothing")
     asked = parser.parse_args()
+    jobs = [job for name in asked.studies or STUDIES for job in jobs_of(name)]
     if not asked.tables:
-        train_all([job for name in asked.studies or STUDIES for job in jobs_of(name)])
+        train_all([job for job in jobs if job.ratio == "1x" or _asked_for(job, asked)])
     write_tables("compression.md", "compression.py", tables())
+
+
+def _asked_for(job: Job, asked: argparse.Namespace) -> bool:
+    return asked.recipe in (None, job.recipe) and (not asked.ratio or job.ratio in asked.ratio)
 
 
 def tables() -> str:
@@ -282,7 +343,13 @@ def _order(job: Job, several: list[dict[str, Any]]) -> tuple[Any, ...]:
     """By size as asked for, ours first, then the others by what they are right about."""
     wanted = 1.0 if job.ratio == "1x" else float(job.ratio.removesuffix("x"))
     own = job.strategy == "stitched"
-    return wanted, not (own and job.distil and job.shrink), own, -np.mean([each["accuracy"] for each in several])
+    return (
+        wanted,
+        not (own and job.distil and job.shrink),
+        job.recipe,
+        own,
+        -np.mean([each["accuracy"] for each in several]),
+    )
 
 
 def _title(job: Job) -> str:
@@ -290,6 +357,7 @@ def _title(job: Job) -> str:
         return f"{STUDIES[job.study].model}, fine-tuned"
     without = [name for name, there in (("distillation", job.distil), ("shrinking", job.shrink)) if not there]
     ours = f"ProbeScale {job.ratio}" if job.strategy == "stitched" else f"{job.strategy} {job.ratio}"
+    ours += ", trained for long" if job.recipe == "long" else ""
     return f"{ours} without {' or '.join(without)}" if without else f"**{ours}**" if ours[0] == "P" else ours
 
 

@@ -30,8 +30,15 @@ STOPS = {
 }
 
 
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def number(request):
+    """A signal as a terminal sends it: tests under `nohup` would ignore one of them."""
+    before = signal.signal(request.param, signal.default_int_handler)
+    yield request.param
+    signal.signal(request.param, before)
+
+
 @pytest.mark.parametrize("command", STOPS)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_command_leaves_nothing(cli, command, number, model_folder, texts, tmp_path, monkeypatch):
     place, *words = STOPS[command]
     monkeypatch.setattr(place, lambda *_, **__: signal.raise_signal(number))
