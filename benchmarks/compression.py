@@ -184,6 +184,8 @@ def train(job: Job) -> dict[str, Any]:
         record = record_of(measurer.parent, kept, model) | {"params": measurer.parameters.of(kept)}
         save_model(model, record, WORK / job.study / f"model-{job.ratio}", overwrite=True)
     found = {"accuracy": round(value, 6), "kept": kept, "made_smaller": str(shrink)}
+    if job.ratio != "1x":  # trained anew on another machine, the original may differ by a point
+        found["original"] = known()[Job(job.study, job.seed, "1x")]["accuracy"]
     params = measurer.shrinker.whole.total if job.ratio == "1x" else measurer.parameters.of(kept)
     return asdict(job) | found | {"params": params, "seconds": round(time.perf_counter() - started, 1)}
 
@@ -237,8 +239,11 @@ def make_plans(jobs: list[Job]) -> None:
 
 
 def known() -> dict[Job, dict[str, Any]]:
-    lines = MEASURED.read_text().splitlines() if MEASURED.exists() else []
-    return {_job(one): one for one in map(json.loads, lines)}
+    return {_job(one): one for one in measured()}
+
+
+def measured() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in MEASURED.read_text().splitlines()] if MEASURED.exists() else []
 
 
 def _job(found: dict[str, Any]) -> Job:
@@ -322,15 +327,17 @@ def table(name: str, found: dict[Job, dict[str, Any]], beside: list[str]) -> str
         for job in dict.fromkeys(jobs_of(other)):
             if job in found:
                 rows.setdefault(replace(job, seed=0), []).append(found[job])
-    whole = rows.get(Job(name, 0, "1x"))
-    if whole is None:
+    whole = [each for each in measured() if _job(each) == Job(name, each["seed"], "1x")]
+    if not whole:
         return ""
     by_seed = {each["seed"]: each["accuracy"] for each in whole}
+    rows[Job(name, 0, "1x")] = whole  # each time that it was trained
     lines = ["| model | layers | beside them | parameters | smaller | accuracy | kept |", "|" + " --- |" * 7]
     for job, several in sorted(rows.items(), key=lambda row: _order(row[0], row[1])):
         one, right = several[0], [100 * each["accuracy"] for each in several]
         seeds = ", ".join(f"{each:.1f}" for each in right)
-        kept = np.mean([100 * each["accuracy"] / by_seed[each["seed"]] for each in several])
+        originals = [each.get("original", by_seed[each["seed"]]) for each in several]
+        kept = np.mean(right) / np.mean([each["accuracy"] for each in whole] if several is whole else originals)
         lines.append(
             f"| {_title(job)} | {layers_text(one['kept'])} | {one['made_smaller']} | {one['params'] / 1e6:.2f}M | "
             f"{whole[0]['params'] / one['params']:.1f}x | {np.mean(right):.2f} ({seeds}) | {kept:.1f} % |"

@@ -26,7 +26,7 @@ STOPS = {
     "predict": ("probescale.shipping.predicting.run_in_parts", "{texts}", "--out", "{out}"),
     "extract": ("probescale.cutting.prove", "--keep", "1,2", "--out", "{out}"),
     "export": ("probescale.shipping.export.write_graph", "--out", "{out}"),
-    "bench": ("probescale.shipping.bench.open_model",),
+    "bench": ("probescale.shipping.runner.Runner.about",),
 }
 
 

@@ -19,6 +19,7 @@ from probescale.shipping import runtime
 from probescale.shipping.export import export
 from probescale.shipping.ready import from_loaded, open_graph, open_model
 
+onnx = pytest.importorskip("onnx", reason='pip install "probescale[onnx]"')
 pytest.importorskip("onnxruntime", reason='pip install "probescale[onnx]"')
 pytest.importorskip("onnxscript", reason='pip install "probescale[onnx]"')
 pytestmark = pytest.mark.slow
@@ -105,6 +106,14 @@ def test_eight_bits_are_smaller_and_near(bert, tmp_path):
     assert 0 < np.abs(small.run(batch) - wanted).max() < 0.25 * np.abs(wanted).max()  # weights are random
 
 
+def test_only_graphs_in_eight_bits_have_nodes_of_the_runtimes_own(bert, tmp_path):
+    export(str(bert / "model"), tmp_path / "int8", int8=True)
+    fused, plain = (onnx.load(folder / "model.onnx").graph.node for folder in (tmp_path / "int8", bert / "onnx"))
+    assert [node.op_type for node in fused if node.domain] == ["MultiHeadAttention"] * 4
+    assert not [node for node in plain if node.domain]
+    assert "Softmax" not in [node.op_type for node in fused]
+
+
 def test_a_processor_that_dies_of_eight_bits_gets_float32(bert, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(exporting, "runs_here", lambda _path: False)
     about = export(str(bert / "model"), tmp_path / "out", int8=True)
@@ -129,7 +138,7 @@ def test_a_graph_that_answers_otherwise_is_not_written(bert, tmp_path, monkeypat
     wrong = saved("bert", "sentence", tmp_path / "other")
     wrong.model.get_parameter("classifier.weight").data.mul_(1.5)
     write = exporting.write_graph
-    monkeypatch.setattr(exporting, "write_graph", lambda _loaded, kind, path: write(wrong, kind, path))
+    monkeypatch.setattr(exporting, "write_graph", lambda _loaded, kind, path, **how: write(wrong, kind, path, **how))
     with pytest.raises(ProofFailed, match="answers differ"):
         export(str(bert / "model"), tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -52,7 +52,7 @@ def export(source: str, out: Path, *, int8: bool = False, tolerance: float = 0.0
     ours = from_loaded(loaded)
     with told_of(out), whole_folder(out) as partial:
         with waiting("writing the graph"):
-            write_graph(loaded, ours.kind, partial / GRAPH)
+            write_graph(loaded, ours.kind, partial / GRAPH, fused=int8)
         with quiet_transformers():
             loaded.model.config.save_pretrained(partial)
             as_new(loaded.tokenizer).save_pretrained(partial)

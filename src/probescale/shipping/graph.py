@@ -12,6 +12,7 @@ import torch
 
 from probescale.errors import UserError, first_line
 from probescale.models.loading import LoadedModel, quiet_transformers
+from probescale.shipping.attention import best_attention
 from probescale.shipping.ready import Answers, Kind, fields_of
 from probescale.shipping.runtime import INSTALL
 
@@ -19,8 +20,8 @@ TEXTS = ("A short one.", "Another text, somewhat longer than the first: how long
 OUTPUTS: dict[Kind, str] = {"states": "last_hidden_state"}
 
 
-def write_graph(loaded: LoadedModel, kind: Kind, path: Path) -> None:
-    """Export, or refuse by name what the exporter cannot hold."""
+def write_graph(loaded: LoadedModel, kind: Kind, path: Path, *, fused: bool = False) -> None:
+    """Export, or refuse by name what the exporter cannot hold. `fused`: with nodes of ONNX Runtime's own."""
     try:
         import onnxscript  # noqa: F401 - the exporter needs it
     except ImportError as error:
@@ -29,7 +30,7 @@ def write_graph(loaded: LoadedModel, kind: Kind, path: Path) -> None:
     fields = fields_of(loaded)
     batch = loaded.tokenizer(list(TEXTS), padding=True, return_tensors="pt")
     attention = loaded.model.config._attn_implementation or "eager"
-    loaded.model.set_attn_implementation("eager")  # T5's other ways of attention cannot be traced
+    loaded.model.set_attn_implementation(best_attention(loaded.model, fused=fused))
     try:
         with _quietly():
             program = torch.onnx.export(
@@ -73,8 +74,9 @@ def write_int8(graph: Path, path: Path) -> None:
 
     model = onnx.load(graph)
     del model.graph.value_info[:]  # shapes that the quantiser would contradict
+    options = {"DefaultTensorType": onnx.TensorProto.FLOAT}  # of what comes out of the runtime's own nodes
     with _quietly():
-        quantize_dynamic(model, path, per_channel=True, weight_type=QuantType.QInt8)
+        quantize_dynamic(model, path, per_channel=True, weight_type=QuantType.QInt8, extra_options=options)
 
 
 @contextmanager
