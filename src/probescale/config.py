@@ -80,7 +80,7 @@ Data = Annotated[DataConfig, BeforeValidator(_source_alone)]
 
 class ProbeConfig(Section):
     name: Name = Field(description="Name of the property, as it appears in scores and tables.")
-    weight: float | None = Field(default=None, ge=0, description="w(p,T) of Eq. 1. All left out: 1/m each.")
+    weight: float | None = Field(default=None, ge=0, le=10**9, description="w(p,T) of Eq. 1. All left out: 1/m each.")
     pooling: Pooling = Field(
         default="auto",
         description="State that is probed: cls, sep (between two texts), mean, max or last of all tokens; for tagging, "

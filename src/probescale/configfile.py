@@ -33,7 +33,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 def _yaml_value(text: str | bytes, name: str, *, field: str) -> Any:  # noqa: ANN401 - any YAML value
     try:
         value = YAML(typ="safe").load(text)
-    except (YAMLError, ValueError, RecursionError) as error:  # ValueError: such as a date that does not exist
+    except (YAMLError, ValueError, LookupError, RecursionError) as error:  # a date that does not exist, !!bool maybe
         raise UserError(f"{name} is not valid YAML: {' '.join(str(error).split())}", field=field) from error
     _refuse_bomb(value, name, field=field)
     return value

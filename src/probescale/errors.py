@@ -9,6 +9,7 @@ from typing import TypeVar
 from probescale.plain import redacted
 
 T = TypeVar("T")
+LONGEST = 2000  # letters of a message; what it quotes may be a megabyte
 
 
 class ProbeScaleError(Exception):
@@ -20,12 +21,16 @@ class ProbeScaleError(Exception):
     """
 
     def __init__(self, message: str, *, field: str = "", hint: str = "") -> None:
-        self.message, self.field, self.hint = redacted(message), field, redacted(hint)
+        self.message, self.field, self.hint = _short(redacted(message)), _short(field), _short(redacted(hint))
         super().__init__(self.message)
 
     def __str__(self) -> str:
         where = f"{self.field}: " if self.field else ""
         return f"{where}{self.message}" + (f"\n  next: {self.hint}" if self.hint else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
 
 
 class UserError(ProbeScaleError):
@@ -41,7 +46,8 @@ class Problems(UserError):  # noqa: N818 - several of them
 
     def __init__(self, problems: Iterable[UserError]) -> None:
         self.problems = list(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        super().__init__(f"{len(self.problems)} problems")
+        self.message = "\n".join(str(problem) for problem in self.problems)  # as long as it takes
 
 
 NOT_UNDERSTOOD = "nothing was written; this model's build is not understood yet"

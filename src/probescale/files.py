@@ -47,7 +47,11 @@ def write_json(path: Path, data: Any) -> None:  # noqa: ANN401 - any JSON value
 
 def read_json(path: Path, *, field: str) -> Any:  # noqa: ANN401
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        data = json.loads(text)
+        if "\\ud" in text.lower():
+            json.dumps(data, ensure_ascii=False).encode()  # half of a character could not be written again
+        return data
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}", field=field) from error
 

@@ -116,6 +116,8 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: " + "[" * 800, "is not valid YAML"),
         ("a: !!python/object/apply:os.system [touch executed]\n", "is not valid YAML"),
         ("a: !!python/name:os.system\n", "is not valid YAML"),
+        ("a: !!bool maybe\n", "is not valid YAML"),
+        ("a: !!int ''\n", "is not valid YAML"),
         ("# " + "x" * 1_000_001, "which no configuration has"),
     ],
 )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from probescale.probing.probe import probe
 from probescale.probing.scores import ProbeResult, ProbeScores, load_scores, relevance
 from probescale.probing.sites import Site
 from probescale.probing.targets import Target
+from probescale.selection.evidence import evidence_of
 
 NAMES = ("a", "b", "c")
 
@@ -289,12 +291,15 @@ def test_a_metric_that_a_probe_does_not_have(model_folder, task_files, tmp_path)
         ("s.csv", "layer,probe,score\n1,,0.5\n", "of probe ''"),
         ("s.csv", "layer,probe,score\n1,a,1e308\n", "the score is 1e"),
         ("s.csv", "layer,probe,score\n1,a,0.5\n1,b,0.6\n2,b,0.6\n", '"a" lacks layer 2'),
-        ("s.json", "{", "not JSON"),
+        ("s.json", "{", "cannot be read"),
+        ("s.json", "[" * 100_000, "cannot be read"),
+        ("s.json", '{"task": "\\ud800"}', "cannot be read: .*surrogates"),
+        ("s.json", '{"task": ' + "9" * 5000 + "}", "cannot be read"),
         ("s.json", '{"task": "t"}', "not a scores file"),
         (
             "s.json",
             '{"task": "t", "layers": 3, "probes": {"a": {"scores": [0.1], "weight": 1}}}',
-            "1 scores for 3 layers",
+            "1 values for 3 layers",
         ),
         ("s.json", '{"task": "t", "layers": 1, "probes": {"a": {"scores": [NaN], "weight": 1}}}', "not a scores file"),
     ],
@@ -307,11 +312,47 @@ def test_scores_that_cannot_be_used(tmp_path, name, text, says):
 
 def test_sizes_in_a_scores_file_must_fit(tmp_path):
     scores = {"task": "t", "layers": 1, "probes": {"a": {"scores": [0.1], "weight": 1}}}
-    for sizes, says in [([5, 5], "not those of 1 layers"), ([0], "not a scores file"), ([-5], "not a scores file")]:
+    for sizes, says in [
+        ([5, 5], "2 values for 1 layers"),
+        ([0], "not a scores file"),
+        ([10**400], "not a scores file"),
+    ]:
         sized = scores | {"parameters": {"embeddings": 1, "layers": sizes, "rest": 1}}
         (tmp_path / "s.json").write_text(json.dumps(sized))
         with pytest.raises(UserError, match=says):
             load_scores(tmp_path / "s.json")
+
+
+@pytest.mark.parametrize(
+    ("part", "says"),
+    [
+        ({"flow": {"influence": [0.1], "angles": [[0, 0, 0]] * 3, "texts": 1}}, "influence has 1 values for 2 layers"),
+        (
+            {"flow": {"influence": [0.1, 0.2], "angles": [[0, 0, 0], [0], [0, 0, 0]], "texts": 1}},
+            "a row of flow.angles",
+        ),
+        ({"subnetworks": {"subsets": [[1], [2]], "values": [0.5]}}, "values has 1 values for 2 subsets"),
+        ({"subnetworks": {"subsets": [[1], [2]], "draws": [[0.5], [0.5, 0.6]]}}, "2 values for 1 draws"),
+        ({"subnetworks": {"subsets": [[1], [3]]}}, "(3,) are not layers of a model that has 2"),
+        ({"probes": {"a": {"scores": [0.1, 0.2], "weight": 1, "draws": [[0.1]]}}}, '"a" has 1 values for 2 layers'),
+        ({"probes": {"a": {"scores": [0.1, 0.2], "weight": 1e308}}}, "not a scores file"),
+    ],
+)
+def test_parts_of_a_scores_file_must_fit(tmp_path, part, says):
+    """Nothing else would notice before a strategy goes by them."""
+    scores = {"task": "t", "layers": 2, "probes": {"a": {"scores": [0.1, 0.2], "weight": 1}}} | part
+    if "subnetworks" in part:
+        known = {"values": [0.5, 0.6], "accuracy": [0.5, 0.6], "metric": "accuracy", "examples": 9, "passes": 1}
+        scores["subnetworks"] = known | part["subnetworks"]
+    (tmp_path / "s.json").write_text(json.dumps(scores))
+    with pytest.raises(UserError, match=re.escape(says)):
+        load_scores(tmp_path / "s.json")
+
+
+@pytest.mark.parametrize("seed", [-1, "x", [1], None])
+def test_a_seed_that_is_none_is_zero(seed):
+    probes = {"a": ProbeResult(scores=(0.1,), weight=1)}
+    assert evidence_of(ProbeScores(task="t", layers=1, probes=probes, provenance={"seed": seed})).seed == 0
 
 
 @pytest.mark.parametrize(("rows", "share"), [(2, 0.2), (3, 0.2), (120, 0.999), (120, 0.001)])

@@ -10,7 +10,7 @@ from study_settings import settings
 from probescale.errors import Problems, UserError
 from probescale.provenance import command
 from probescale.study.cells import study_of
-from probescale.study.folder import StudyFolder
+from probescale.study.folder import MARK, StudyFolder
 
 
 def test_every_combination_is_a_cell(model_folder, task_files):
@@ -47,12 +47,31 @@ def test_models_and_tasks_of_the_run_are_the_default(model_folder, task_files):
         ({"worker": 2}, "study.worker: unknown key. Did you mean"),
         ({"budgets": ["lots"]}, "selection.budget.*lots"),
         ({"budgets": ["1%"]}, "selection.budget"),
+        ({"budgets": ["k=" + "9" * 5000]}, "selection.budget.*is not a budget"),
+        ({"seeds": list(range(200)), "budgets": list(range(1, 101))}, "0,000 cells are too many"),
         ({"seeds": [1, 1]}, "two cells would both be called"),
     ],
 )
 def test_bad_settings_are_named(model_folder, task_files, study, says):
     with pytest.raises((Problems, UserError), match=says):
         study_of(settings(model_folder, task_files, **study))
+
+
+@pytest.mark.parametrize("section", ["model", "selection"])
+@pytest.mark.parametrize("value", ["x", 5, ["x"]])
+def test_sections_that_are_none(model_folder, task_files, section, value):
+    raw = settings(model_folder, task_files, models=["a/b"], budgets=["5x"]) | {section: value}
+    with pytest.raises(Problems, match=f"{section}: input should be"):
+        study_of(raw)
+
+
+@pytest.mark.parametrize("text", ["", "[{}]", "[" * 100_000, '{"settings": {}}', '{"settings": 5, "command": "x"}'])
+def test_a_mark_that_is_none(model_folder, task_files, tmp_path, text):
+    (tmp_path / MARK).write_text(text)
+    folder = StudyFolder(tmp_path)
+    for work in (folder.study, lambda: folder.open(study_of(settings(model_folder, task_files)))):
+        with pytest.raises(UserError, match=r"study\.json (cannot be read|is not the mark of a study)"):
+            work()
 
 
 def test_a_run_is_no_study(model_folder, task_files):

@@ -107,7 +107,12 @@ def test_a_broken_cell_is_named_and_the_others_are_told(whole, tmp_path):
     study, finished, _ = whole
     folder = tmp_path / "out"
     shutil.copytree(finished, folder)
-    broken = folder / "cells" / study.cells[0].name / "metrics.json"
+    cell = folder / "cells" / study.cells[0].name
+    whole_scores = (cell / "scores.json").read_text()
+    (cell / "scores.json").write_text("{")
+    assert "scores.json cannot be read" in read_results(StudyFolder(folder), study.cells).broken[study.cells[0].name]
+    (cell / "scores.json").write_text(whole_scores)
+    broken = cell / "metrics.json"
     broken.write_text(broken.read_text()[:200])
     results = read_results(StudyFolder(folder), study.cells)
     write_study_report(StudyFolder(folder), results)

@@ -120,12 +120,33 @@ def test_without_dev_a_part_of_train_is_set_aside(tmp_path):
         ([1, "1", 1.0, " 1 ", "1.0", 0, "0", "0.0"], ("0", "1")),
         (["--1", "²", "--1", "²"], ("--1", "²")),
         ([True, False, True, False], ("False", "True")),
+        (["9" * 5000, "1", "9" * 5000, "1"], ("1", "9" * 5000)),
     ],
 )
 def test_label_values_of_any_kind(tmp_path, values, names):
     rows = [json.dumps({"text": f"text {i}", "label": value}) for i, value in enumerate(values)]
     (tmp_path / "a.jsonl").write_text("\n".join(rows))
     assert load_examples(DataConfig(source=str(tmp_path / "a.jsonl")), field="x").names == names
+
+
+def test_rows_without_any_of_several_labels(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": []}\n{"text": "b", "label": []}\n')
+    with pytest.raises(UserError, match="holds no label"):
+        load_examples(DataConfig(source=str(tmp_path / "a.jsonl")), field="x", kind="multi")
+
+
+def test_a_number_that_is_too_large_for_one(tmp_path):
+    (tmp_path / "a.jsonl").write_text(f'{{"text": "a", "label": 1}}\n{{"text": "b", "label": {10**400}}}\n')
+    with pytest.raises(UserError, match="1 rows without a number, first in row 2") as error:
+        load_examples(DataConfig(source=str(tmp_path / "a.jsonl")), field="x", kind="number")
+    assert len(str(error.value)) < 1000
+
+
+def test_an_error_does_not_repeat_a_whole_file(tmp_path):
+    (tmp_path / "a.csv").write_text("A" * 100_000 + ",label\na,b\n")
+    with pytest.raises(UserError, match='column "text" is not in') as error:
+        load_examples(DataConfig(source=str(tmp_path / "a.csv")), field="x")
+    assert len(str(error.value)) < 5000
 
 
 @pytest.mark.parametrize("value", [float("nan"), None, [1], {"a": 1}])

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Size = Annotated[int, Field(gt=0)]
+MOST = 10**18  # so that shares are numbers
+Size = Annotated[int, Field(gt=0, le=MOST)]
 
 
 class Parameters(BaseModel):
@@ -15,9 +16,9 @@ class Parameters(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    embeddings: int = Field(ge=0)
+    embeddings: int = Field(ge=0, le=MOST)
     layers: tuple[Size, ...] = Field(min_length=1)  # one number a layer
-    rest: int = Field(ge=0)  # head, pooler, final norm, position biases shared by all layers
+    rest: int = Field(ge=0, le=MOST)  # head, pooler, final norm, position biases shared by all layers
     decoder: tuple[Size, ...] = ()  # an encoder-decoder's second stack, one number a layer
     fixed: tuple[int, ...] = ()  # layers that every subnetwork has to keep
     original: Parameters | None = None  # of the model as it was, where parts beside the layers were made smaller

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import os
 from collections.abc import Mapping
@@ -13,13 +12,15 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 
 from probescale.errors import UserError, did_you_mean
-from probescale.files import Record
+from probescale.files import Record, read_json
 from probescale.models.parameters import Parameters
+from probescale.probing.lengths import misfit
 from probescale.subsets import Subset
 
 LARGEST = 1e9  # of a score, so that sums stay finite
 MOST_LAYERS = 10_000
 
+Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 Contribution = Literal["absolute", "marginal"]
 Relevance = tuple[float, ...]  # R_{l,T}, layer 1 first
 
@@ -29,7 +30,7 @@ class Curve(BaseModel):
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
-    values: tuple[float, ...]
+    values: tuple[Score, ...]
     low: tuple[float, ...]  # 95 % bootstrap interval over the held-out rows of one draw
     high: tuple[float, ...]
     spread: tuple[float, ...] | None = None  # standard deviation over draws of the data (probing.seeds)
@@ -40,12 +41,12 @@ class ProbeResult(BaseModel):
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
-    scores: tuple[Annotated[float, Field(ge=-LARGEST, le=LARGEST)], ...] = Field(min_length=1)
-    weight: float = Field(ge=0)
+    scores: tuple[Score, ...] = Field(min_length=1)
+    weight: float = Field(ge=0, le=LARGEST)
     metric: str = "accuracy"  # which measure the scores are
     measures: dict[str, Curve] = Field(default_factory=dict)
-    embeddings: dict[str, float] | None = None  # the same measures before the first layer
-    draws: tuple[tuple[float, ...], ...] | None = None  # (draws, layers) the scores on resampled held-out rows
+    embeddings: dict[str, Score] | None = None  # the same measures before the first layer
+    draws: tuple[tuple[Score, ...], ...] | None = None  # (draws, layers) the scores on resampled held-out rows
     floors: dict[str, float] = Field(default_factory=dict)  # accuracy of: majority, bag of words, embeddings
     random_weights: Curve | None = None  # accuracy at the layers of the untrained architecture
     attention: Curve | None = None  # accuracy at the attention's output, and so on
@@ -70,9 +71,9 @@ class SubnetworkScores(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     subsets: tuple[Subset, ...]
-    values: tuple[float, ...]  # by the metric: what decides
+    values: tuple[Score, ...]  # by the metric: what decides
     accuracy: tuple[float, ...]
-    draws: tuple[tuple[float, ...], ...] = ()  # (subsets, draws) the values on resampled held-out rows
+    draws: tuple[tuple[Score, ...], ...] = ()  # (subsets, draws) the values on resampled held-out rows
     metric: str
     examples: int
     passes: float  # what it cost, in passes of the examples through the whole model
@@ -198,21 +199,13 @@ def load_scores(path: Path) -> ProbeScores:
 
 def _from_json(path: Path) -> ProbeScores:
     try:
-        found = ProbeScores.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path} is not JSON: {error}", field="SCORES") from error
+        found = ProbeScores.model_validate(read_json(path, field="SCORES"))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UserError(f"{path} is not a scores file: {where}: {first['msg']}", field="SCORES") from error
-    if found.parameters and len(found.parameters.layers) != found.layers:
-        raise UserError(f"{path}: the sizes are not those of {found.layers} layers", field="SCORES")
-    for name, probe in found.probes.items():
-        if len(probe.scores) != found.layers:
-            raise UserError(
-                f'{path}: probe "{name}" has {len(probe.scores)} scores for {found.layers} layers',
-                field="SCORES",
-            )
+    if wrong := misfit(found):
+        raise UserError(f"{path}: {wrong}", field="SCORES", hint="write it again with `probescale probe`")
     return found
 
 

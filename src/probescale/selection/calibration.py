@@ -224,7 +224,7 @@ def _read_run(path: Path) -> _Run:
             field=_FIELD,
             hint="give the metrics.json that `probescale run` wrote, or a CSV of layers,value",
         ) from error
-    except ValueError as error:  # neither text nor JSON
+    except (ValueError, RecursionError) as error:  # neither text nor JSON
         raise UserError(
             f"{path} is not JSON: {error}", field=_FIELD, hint="give a metrics.json, or name a CSV file .csv"
         ) from error

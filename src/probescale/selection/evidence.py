@@ -30,14 +30,14 @@ class Evidence:
 
 
 def evidence_of(scores: ProbeScores) -> Evidence:
-    flow, probed = scores.flow, scores.subnetworks
+    flow, probed, seed = scores.flow, scores.subnetworks, scores.provenance.get("seed")
     return Evidence(
         relevance=scores.relevance,
         below=scores.below,
         influence=flow.influence if flow else None,
         angles=flow.angles if flow else None,
         subnetworks=dict(zip(probed.subsets, probed.values, strict=True)) if probed else {},
-        seed=int(scores.provenance.get("seed") or 0),
+        seed=seed if isinstance(seed, int) and seed >= 0 else 0,
     )
 
 
@@ -92,7 +92,7 @@ def combined(several: Sequence[tuple[Evidence, float]]) -> Evidence:
 
 def together(tasks: Sequence[ProbeScores], weights: Sequence[float]) -> tuple[Evidence, list[Evidence]]:
     """What the scores of one or several tasks say of their model, and what they say on resampled rows."""
-    models = {task.provenance.get("model_sha256") for task in tasks} - {None}
+    models = {str(task.provenance["model_sha256"]) for task in tasks if task.provenance.get("model_sha256")}
     if len(models) > 1:
         raise UserError("the scores are of different models", field="SCORES", hint="give scores of one model")
     draws = [[(draw, weight) for draw in resampled(task)] for task, weight in zip(tasks, weights, strict=True)]

@@ -58,6 +58,8 @@ def predict_lines(ready: Ready, lines: Iterable[Line], max_length: int | None = 
 
 def _answers(ready: Ready, lines: list[Line], limit: int, portions: Portions) -> list[Answer]:
     tags = ready.kind == "tags"
+    if tags and any(line.pair is not None for line in lines):
+        raise UserError(f"{ready.name} tags the words of one text", field="--pair", hint="leave it out")
     texts = [line.text.split() for line in lines] if tags else [line.text for line in lines]
     if len({line.pair is None for line in lines}) > 1:
         raise UserError("some lines have a second text and some do not", field="--pair")

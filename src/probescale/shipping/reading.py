@@ -33,35 +33,40 @@ def format_of(path: Path | None) -> Format:
 
 def read_texts(stream: BinaryIO, kind: Format, text: str = "text", pair: str | None = None) -> Iterator[Line]:
     if kind == "lines":
-        return (_checked(number, line, None) for number, line in _decoded(stream))
+        return (_checked(number, line, None, fault) for number, line, fault in _decoded(stream))
     if kind == "jsonl":
-        return (_from_json(number, line, text, pair) for number, line in _decoded(stream))
+        return (_from_json(number, line, text, pair, fault) for number, line, fault in _decoded(stream))
     return _from_table(stream, "\t" if kind == "tsv" else ",", text, pair)
 
 
-def _decoded(stream: BinaryIO) -> Iterator[tuple[int, str | Line]]:
+def _decoded(stream: BinaryIO) -> Iterator[tuple[int, str, str]]:
+    """Number, text and fault of every line; a line that is not UTF-8 keeps its quotation marks, for tables."""
     for number, raw in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), 1):
         if len(raw) == LONGEST_LINE:
             raise UserError(f"line {number} has no end", field="FILE", hint="give a file with a text a line")
+        encoding, fault = "utf-8-sig" if number == 1 else "utf-8", ""
         try:
-            yield number, raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+            line = raw.decode(encoding)
         except UnicodeDecodeError as error:
-            yield number, Line(number, fault=f"not UTF-8: {error.reason} at byte {error.start + 1}")
+            line, fault = raw.decode(encoding, "replace"), f"not UTF-8: {error.reason} at byte {error.start + 1}"
+        yield number, line.rstrip("\r\n"), fault
 
 
-def _checked(number: int, text: object, pair: object) -> Line:
-    if isinstance(text, Line):
-        return text
+def _checked(number: int, text: object, pair: object, fault: str = "") -> Line:
+    if fault:
+        return Line(number, fault=fault)
     if not isinstance(text, str) or not text.strip():
         return Line(number, fault="no text" if text in (None, "") or isinstance(text, str) else "the text is no string")
     if pair is not None and not isinstance(pair, str):
         return Line(number, fault="the second text is no string")
+    if any("\ud800" <= letter <= "\udfff" for letter in text + (pair or "")):
+        return Line(number, fault="half of a character (a lone surrogate, \\ud800 to \\udfff)")
     return Line(number, text, pair)
 
 
-def _from_json(number: int, line: str | Line, text: str, pair: str | None) -> Line:
-    if isinstance(line, Line):
-        return line
+def _from_json(number: int, line: str, text: str, pair: str | None, fault: str) -> Line:
+    if fault:
+        return Line(number, fault=fault)
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -74,17 +79,23 @@ def _from_json(number: int, line: str | Line, text: str, pair: str | None) -> Li
 
 
 def _from_table(stream: BinaryIO, between: str, text: str, pair: str | None) -> Iterator[Line]:
-    faults: dict[int, Line] = {}
+    faults: dict[int, str] = {}
 
     def lines() -> Iterator[str]:
-        for number, line in _decoded(stream):
-            if isinstance(line, Line):
-                faults[number] = line
-            yield "\n" if isinstance(line, Line) else line.replace("\0", "") + "\n"
+        for number, line, fault in _decoded(stream):
+            if fault:
+                faults[number] = fault
+            yield line.replace("\0", "") + "\n"
 
-    quoting = csv.QUOTE_NONE if between == "\t" else csv.QUOTE_MINIMAL
-    rows = csv.reader(lines(), delimiter=between, quoting=quoting)
-    header = next(rows, [])
+    csv.field_size_limit(LONGEST_LINE)
+    rows = csv.reader(lines(), delimiter=between, quoting=csv.QUOTE_NONE if between == "\t" else csv.QUOTE_MINIMAL)
+    header = _next_row(rows) or []
+    if 1 in faults or isinstance(header, str):
+        raise UserError(
+            f"line 1: {faults.get(1, header)}",
+            field="FILE",
+            hint="give a file in UTF-8 whose first line names its columns",
+        )
     places = {}
     for name in (text, pair) if pair else (text,):
         if name not in header:
@@ -95,15 +106,23 @@ def _from_table(stream: BinaryIO, between: str, text: str, pair: str | None) -> 
             )
         places[name] = header.index(name)
     before = rows.line_num
+    while (row := _next_row(rows)) is not None:
+        number, before = before + 1, rows.line_num
+        broken = [faults.pop(line) for line in range(number, before + 1) if line in faults]
+        yield _of_row(number, broken[0] if broken else row, len(header), [*places.values()])
+
+
+def _next_row(rows: Iterator[list[str]]) -> list[str] | str | None:
+    """The cells, or what is wrong with them; None at the end."""
     try:
-        for row in rows:
-            number, before = before + 1, rows.line_num
-            yield faults.pop(number, None) or _of_row(number, row, len(header), [*places.values()])
+        return next(rows, None)
     except csv.Error as error:
-        raise UserError(f"line {rows.line_num}: {error}", field="FILE", hint="check its quotation marks") from error
+        return f"{str(error).partition(' - ')[0]}; check its quotation marks"
 
 
-def _of_row(number: int, row: list[str], fields: int, places: list[int]) -> Line:
+def _of_row(number: int, row: list[str] | str, fields: int, places: list[int]) -> Line:
+    if isinstance(row, str):
+        return Line(number, fault=row)
     if len(row) != fields:
         return Line(number, fault=f"{len(row)} fields, the header has {fields}")
     return _checked(number, row[places[0]], row[places[1]] if len(places) > 1 else None)

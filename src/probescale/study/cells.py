@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from probescale.configfile import problems_of, read_yaml, set_value
 from probescale.errors import Problems, UserError, lookup
 from probescale.selection.strategies import STRATEGIES
 from probescale.study.settings import StudyConfig
+
+MOST_CELLS = 10_000
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,9 @@ def _cells(raw: dict[str, Any], settings: StudyConfig) -> list[Cell]:
     tasks = settings.tasks or (None,)
     budgets = settings.budgets or (None,)
     shown = _model_names([model or _source(raw) for model in models])
+    varied = (models, tasks, budgets, settings.strategies, settings.seeds)
+    if (many := math.prod(map(len, varied))) > MOST_CELLS:
+        raise UserError(f"{many:,} cells are too many", field="study", hint=f"a study has at most {MOST_CELLS:,}")
     for (number, model), task, budget, strategy, seed in product(
         enumerate(models), tasks, budgets, settings.strategies, settings.seeds
     ):
@@ -122,16 +128,24 @@ def _cell(
 ) -> dict[str, Any]:
     """The settings of one run."""
     one = copy.deepcopy({key: value for key, value in raw.items() if key != "study"})
-    if model is not None:
-        one["model"] = (one.get("model") or {}) | {"source": model}
+    if model is not None and isinstance(section := one.get("model") or {}, dict):
+        one["model"] = section | {"source": model}
     if task is not None:
         one["task"] = copy.deepcopy(task)
-    selection = one["selection"] = dict(one.get("selection") or {})
-    if budget is not None:
-        layers = re.fullmatch(r"\s*k\s*=\s*(\d+)\s*", str(budget))
-        selection |= {"k": int(layers[1]), "budget": None} if layers else {"k": None, "budget": budget}
-    selection["strategy"] = strategy
+    if isinstance(section := one.get("selection") or {}, dict):  # else it is reported as it is
+        one["selection"] = section | _asked(budget) | {"strategy": strategy}
     return one | {"compare": [], "seed": seed}
+
+
+def _asked(budget: str | float | None) -> dict[str, Any]:
+    """
+    >>> _asked("k=3"), _asked("5x"), _asked(None)
+    ({'k': 3, 'budget': None}, {'k': None, 'budget': '5x'}, {})
+    """
+    layers = re.fullmatch(r"\s*k\s*=\s*(\d{1,9})\s*", str(budget))
+    if budget is None:
+        return {}
+    return {"k": int(layers[1]), "budget": None} if layers else {"k": None, "budget": budget}
 
 
 def _source(raw: dict[str, Any]) -> str:

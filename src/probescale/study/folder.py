@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from probescale.errors import UserError
-from probescale.files import write_json, write_text
+from probescale.files import read_json, write_json, write_text
 from probescale.provenance import command
 from probescale.runfolder import INNER
 from probescale.study.cells import Study, study_of
@@ -24,8 +23,7 @@ class StudyFolder:
         """Begin here, or go on: then with the same settings, but for more cells and another engine."""
         mark = self.path / MARK
         if mark.is_file():
-            stored = json.loads(mark.read_text(encoding="utf-8"))["settings"]
-            if changed := _difference(_lasting(stored), _lasting(study.raw)):
+            if changed := _difference(_lasting(self._stored()["settings"]), _lasting(study.raw)):
                 raise UserError(
                     f'"{self.path}" holds a study with other settings: {changed} differs',
                     field="--out",
@@ -37,8 +35,17 @@ class StudyFolder:
 
     def study(self) -> tuple[Study, str]:
         """What was asked for here, and the command that did."""
-        stored = json.loads((self.path / MARK).read_text(encoding="utf-8"))
+        stored = self._stored()
         return study_of(stored["settings"]), stored["command"]
+
+    def _stored(self) -> dict[str, Any]:
+        stored = read_json(self.path / MARK, field="--out")
+        settings = stored.get("settings") if isinstance(stored, dict) else None
+        if not isinstance(settings, dict) or not isinstance(stored.get("command"), str):
+            raise UserError(
+                f"{self.path / MARK} is not the mark of a study", field="--out", hint="choose another folder"
+            )
+        return stored
 
     def ground(self, name: str) -> Path:
         return self.path / "shared" / name
@@ -75,7 +82,9 @@ class StudyFolder:
 
 def _lasting(raw: dict[str, Any]) -> dict[str, Any]:
     """Settings that all cells have in common: another value would make other figures of the same name."""
-    selection = {k: v for k, v in (raw.get("selection") or {}).items() if k not in ("strategy", "budget", "k")}
+    selection = raw.get("selection")
+    if isinstance(selection, dict):
+        selection = {k: v for k, v in selection.items() if k not in ("strategy", "budget", "k")}
     return {k: v for k, v in raw.items() if k not in ("study", "compare", "seed")} | {"selection": selection}
 
 

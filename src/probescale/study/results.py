@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from probescale.errors import ProbeScaleError
 from probescale.files import whole_file
 from probescale.probing.scores import load_scores
 from probescale.recovery.result import Measured, RunResult
@@ -79,7 +80,7 @@ def read_results(folder: StudyFolder, cells: tuple[Cell, ...]) -> Results:
                 probed = evidence_of(scores).subnetworks.get(chosen.kept)
                 originals[cell.ground] = _row(cell, result, result.original, said, ORIGINAL)
                 rows.append(_row(cell, result, result.subnetwork, said, result.strategy, chosen.score, probed))
-            except (OSError, ValueError, KeyError) as error:
+            except (ProbeScaleError, OSError, ValueError, KeyError) as error:
                 broken[cell.name] = _what_is_wrong(error)
     return Results((*originals.values(), *rows), broken, tuple(missing))
 
@@ -131,7 +132,7 @@ def predictions(run: Path) -> dict[str, list[str]]:
 def _what_is_wrong(error: Exception) -> str:
     if isinstance(error, ValidationError):
         return f"{error.title} cannot be read: {error.errors()[0]['msg']}"
-    return f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, ProbeScaleError) else f"{type(error).__name__}: {error}"
 
 
 def write_results(folder: Path, results: Results) -> None:

@@ -260,12 +260,12 @@ def _numbers_not_text(column: object, value: object, field: str) -> UserError:
 def _is_number(value: Any) -> bool:  # noqa: ANN401 - any cell
     try:
         return math.isfinite(float(value))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last: 400 digits
         return False
 
 
 def _is_integer(name: str) -> bool:
-    return name.isascii() and name.removeprefix("-").isdigit()
+    return name.isascii() and name.removeprefix("-").isdigit() and len(name) < 1000  # Python reads no longer ones
 
 
 def _label_texts(values: list[Any], *, field: str, column: object) -> list[str]:
@@ -316,6 +316,8 @@ def _label_text(value: object) -> str | None:
 
 
 def _label_names(labels: list[str], *, field: str, column: object) -> tuple[str, ...]:
+    if not labels:
+        raise UserError(f'column "{column}" holds no label', field=field, hint="name the column with the labels")
     names = sorted(set(labels), key=lambda name: (0, int(name), name) if _is_integer(name) else (1, 0, name))
     if len(names) > max(2, len(labels) // 2):
         raise UserError(
