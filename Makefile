@@ -33,7 +33,7 @@ audit:                        ## known faults of the pinned dependencies; fails 
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --disable-pip-version-check -q --no-compile -c constraints.txt -e ".[dev]"
 	@touch $@
 
 real-weights: $(READY)        ## real models for the tests marked `real`, where ../shared/tools is present

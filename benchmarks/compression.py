@@ -143,21 +143,21 @@ def _ready(name: str, seed: int, recipe: str) -> tuple[Any, Any]:
     return prepare(config_of(Job(name, seed, "1x", recipe=recipe)))
 
 
-def chosen(name: str, ratio: str, strategy: str) -> tuple[Any, tuple[int, ...]]:
-    """How the first seed's data split the budget, the same for all strategies, and which layers a strategy keeps."""
+def chosen(name: str, ratio: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
+    """How the first seed's data split the budget, the same for all strategies, and which layers each of them keeps."""
     from probescale.pipeline import scores_of, selections, shrinker_of, split_of
     from probescale.splitting import options, smallest
 
     task, loaded = _ready(name, 0, "short")
     folder = WORK / name
     config = config_of(Job(name, 0, ratio))
-    config = config.model_copy(update={"compare": (strategy, *BASELINES)})
+    config = config.model_copy(update={"compare": BASELINES})
     shrinker = shrinker_of(loaded, task, config)
     ways = options(shrinker, config.shrink)
     scores = scores_of(folder, loaded, task, config, {"seed": 0}, smallest(shrinker, ways))
     shrink = split_of(folder / f"split-{ratio}.json", shrinker, ways, scores, task, config, {})
-    found = {one.strategy: one.kept for one in selections(scores, shrinker.parameters(shrink), config, {}, {})}
-    return shrink, found[strategy]
+    found = selections(scores, shrinker.parameters(shrink), config, {}, {})
+    return shrink, {one.strategy: one.kept for one in found}
 
 
 def train(job: Job) -> dict[str, Any]:
@@ -230,12 +230,13 @@ def _plan_path(job: Job) -> Path:
 
 def make_plans(jobs: list[Job]) -> None:
     """Before the workers start: which layers and which split every row has."""
-    for job in jobs:
-        path = _plan_path(job)
-        if job.ratio != "1x" and not path.exists():
-            shrink, kept = chosen(job.study, job.ratio, job.strategy)
-            path.write_text(json.dumps({"shrink": shrink.model_dump(), "kept": kept}))
-            print(f"{job.study} {job.ratio} {job.strategy}: layers {kept}, {shrink}", flush=True)
+    for name, ratio in dict.fromkeys((job.study, job.ratio) for job in jobs if not _plan_path(job).exists()):
+        if ratio != "1x":
+            shrink, found = chosen(name, ratio)
+            for strategy, kept in found.items():
+                path = _plan_path(Job(name, 0, ratio, strategy))
+                path.write_text(json.dumps({"shrink": shrink.model_dump(), "kept": kept}))
+            print(f"{name} {ratio}: {shrink}, {found}", flush=True)
 
 
 def known() -> dict[Job, dict[str, Any]]:
@@ -250,7 +251,7 @@ def _job(found: dict[str, Any]) -> Job:
     return Job(**{field: found[field] for field in Job.__dataclass_fields__})
 
 
-def train_all(jobs: list[Job]) -> None:
+def train_all(jobs: list[Job], workers: int) -> None:
     """Teachers, then students; strategies that keep the same layers are trained once."""
     for stage in (True, False):
         wanted = [job for job in jobs if (job.ratio == "1x") == stage]
@@ -263,7 +264,7 @@ def train_all(jobs: list[Job]) -> None:
                 twins.setdefault(_what(job), []).append(job)
         missing = [several[0] for what, several in twins.items() if what not in done]
         print(f"{len(missing)} trainings to do", flush=True)
-        with multiprocessing.get_context("spawn").Pool(WORKERS) as pool:
+        with multiprocessing.get_context("spawn").Pool(workers) as pool:
             for what, several in twins.items():
                 if what in done:
                     _note(done[what], several)
@@ -295,11 +296,14 @@ def main() -> None:
     parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], default=[])
     parser.add_argument("--recipe", choices=["short", "long"], help="only rows of this recipe, and the originals")
     parser.add_argument("--ratio", choices=ORDER, nargs="*", help="only rows of these sizes, and the originals")
+    parser.add_argument("--seed", type=int, nargs="*", help="only rows of these seeds")
+    parser.add_argument("--workers", type=int, default=WORKERS)
     parser.add_argument("--tables", action="store_true", help="train nothing")
     asked = parser.parse_args()
     jobs = [job for name in asked.studies or STUDIES for job in jobs_of(name)]
+    jobs = [job for job in jobs if asked.seed is None or job.seed in asked.seed]
     if not asked.tables:
-        train_all([job for job in jobs if job.ratio == "1x" or _asked_for(job, asked)])
+        train_all([job for job in jobs if job.ratio == "1x" or _asked_for(job, asked)], asked.workers)
     write_tables("compression.md", "compression.py", tables())
 
 
