@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from killing import Change, attempt, facts
 
 from probescale import pipeline
 from probescale.checks import check
+from probescale.cli import app
+from probescale.configfile import to_yaml
 from probescale.cutting import cut_to_folder
 from probescale.recovery import checkpoints
 from probescale.runfolder import INNER
@@ -84,20 +87,54 @@ def test_work_that_is_killed_again_and_again_ends_with_the_same_numbers(unharmed
     place.check(whole)
 
 
+def points_in(changes: list[Change]) -> list[int]:
+    """Every boundary, and seeded random points."""
+    boundaries = {number + 1 for number, change in enumerate(changes, 1) if change.boundary and number < len(changes)}
+    return sorted(boundaries | set(random.Random(0).sample(range(1, len(changes) + 1), min(POINTS, len(changes)))))
+
+
+def tell(done: list[Change]) -> None:
+    print(f"killed before {done[-1].kind.removeprefix('os.')} {done[-1].path}", flush=True)
+
+
 @pytest.mark.timeout(3 * 3600)
 @pytest.mark.skipif(not POINTS, reason="minutes: asked for with PROBESCALE_KILLS=30")
 def test_killed_at_every_boundary_and_at_random_points(unharmed, tmp_path):
     """A killed process has lost nothing that was complete, and left nothing that looks so."""
     work, changes, whole = unharmed
-    boundaries = {number + 1 for number, change in enumerate(changes, 1) if change.boundary and number < len(changes)}
-    points = random.Random(0).sample(range(1, len(changes) + 1), min(POINTS, len(changes)))
-    for point in sorted(boundaries | set(points)):
+    for point in points_in(changes):
         place = Place(tmp_path / f"at-{point}", work)
         code, done = place.go(kill_at=point)
         assert code == -signal.SIGKILL
-        print(f"killed before {done[-1].kind.removeprefix('os.')} {done[-1].path}", flush=True)
+        tell(done)
         if place.out.exists() and not (place.out / INNER).exists():
             assert facts(place.out) == whole
             continue
+        assert place.go()[0] == 0
+        place.check(whole)
+
+
+@pytest.mark.timeout(3 * 3600)
+@pytest.mark.skipif(not POINTS, reason="minutes: asked for with PROBESCALE_KILLS=30")
+def test_probe_killed_at_every_boundary_and_at_random_points(settings, tmp_path):
+    """Scores and figures are three files: each of them is whole or not there."""
+    config = tmp_path / "config.yaml"
+    config.write_text(to_yaml(settings))
+
+    def work(out: Path) -> None:
+        sys.argv = ["probescale", "probe", str(config), "--out", str(out / "scores.json")]
+        app(standalone_mode=False)
+
+    unharmed = Place(tmp_path / "unharmed", work)
+    code, changes = unharmed.go()
+    assert code == 0
+    whole = facts(unharmed.out)
+    for point in points_in(changes):
+        place = Place(tmp_path / f"at-{point}", work)
+        code, done = place.go(kill_at=point)
+        assert code == -signal.SIGKILL
+        tell(done)
+        there = {name: said for name, said in facts(place.out).items() if not name.endswith(".tmp")}
+        assert there == {name: whole[name] for name in there}
         assert place.go()[0] == 0
         place.check(whole)

@@ -181,6 +181,15 @@ def test_a_config_without_end(folder):
     refused(folder, "has a config that transformers refuses")
 
 
+@pytest.mark.parametrize("verb", ["plan", "doctor"])
+def test_a_config_that_is_none_is_one_message(folder, cli, verb):
+    (folder / "config.json").write_text("{")
+    done = cli(verb, folder)
+    assert done.code == 2
+    assert done.err.count("error: ") == 1
+    assert "has a config that transformers refuses" in done.err
+
+
 def text(words: str) -> bytes:
     return struct.pack("<Q", len(words)) + words.encode()
 

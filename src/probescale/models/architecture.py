@@ -40,8 +40,9 @@ def read_architecture(source: str, revision: str | None = None, *, field: str = 
     try:
         config = read_config(source, revision, field=field)
     except UserError as error:
-        near = did_you_mean(source, names())
-        raise (UserError(f"{error.message}.{near}", field=error.field, hint=error.hint) if near else error) from error
+        if near := did_you_mean(source, names()):
+            raise UserError(f"{error.message}.{near}", field=error.field, hint=error.hint) from error
+        raise
     here = is_local(source) or source.startswith("pypi:")
     return Architecture(source, "given" if here else "hub", config, family_of(config, field=field))
 

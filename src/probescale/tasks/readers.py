@@ -18,7 +18,7 @@ from conllu.exceptions import ParseException
 from pyarrow import csv, ipc, parquet
 
 from probescale.archives import TIMES, most_unpacked, read_gzip
-from probescale.errors import Problems, UserError, did_you_mean
+from probescale.errors import Problems, UserError, did_you_mean, first_line
 from probescale.files import size_text
 from probescale.progress import console
 from probescale.sources import hub_bars_only_in_a_terminal, hub_unreachable, local_path
@@ -69,13 +69,21 @@ def _read_file(path: Path, *, field: str) -> Columns:
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty", field=f"{field}.source", hint="give a file with a header and rows")
     try:
+        _refuse_wide(path)
         columns = READERS[suffix](path)
     except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error, RecursionError, ParseException) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path} cannot be read: {reason}", field=f"{field}.source") from error
+        hint = "save it as UTF-8" if isinstance(error, UnicodeError) or "UTF8" in str(error) else ""
+        raise UserError(f"{path} cannot be read: {first_line(error)}", field=f"{field}.source", hint=hint) from error
     if not columns or not next(iter(columns.values())):
         raise UserError(f"{path} is empty: it has no rows", field=f"{field}.source")
     return columns
+
+
+def _refuse_wide(path: Path) -> None:
+    """UTF-16, as some programs write "Unicode", would be read as letters with zeros between them."""
+    with path.open("rb") as file:
+        if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
+            raise UnicodeError("it is UTF-16")
 
 
 @reads(".csv")
@@ -200,7 +208,7 @@ def read_conllu(path: Path) -> Columns:
 
 def open_text(path: Path) -> TextIO:
     """The lines of a file, gzipped or not."""
-    return io.TextIOWrapper(io.BytesIO(read_gzip(path)) if path.suffix == ".gz" else path.open("rb"), encoding="utf-8")
+    return io.TextIOWrapper(io.BytesIO(read_gzip(path)) if path.suffix == ".gz" else path.open("rb"), encoding="utf-8-sig")
 
 
 def _read_hub(source: str, split: str | None, *, field: str) -> Columns:
