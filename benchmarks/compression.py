@@ -163,6 +163,7 @@ def chosen(name: str, ratio: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
 def train(job: Job) -> dict[str, Any]:
     import torch
 
+    from probescale.files import remove_folder
     from probescale.measuring import Measurer
     from probescale.models.shrink import Shrink
     from probescale.models.surgery import record_of, save_model
@@ -175,7 +176,8 @@ def train(job: Job) -> dict[str, Any]:
     shrink, kept = (Shrink(), tuple(range(1, loaded.layers + 1))) if job.ratio == "1x" else plan_of(job)
     shrink = shrink if job.shrink else Shrink()
     started = time.perf_counter()
-    measurer = Measurer(_work(job), shrinker_of(loaded, task, config), shrink, task, config)
+    own = WORK / job.study / "training" / "-".join(str(value) for value in asdict(job).values())  # for checkpoints
+    measurer = Measurer(own, shrinker_of(loaded, task, config), shrink, task, config, ground=_work(job))
     if job.distil and job.ratio != "1x":
         ask_teacher(job, measurer)
     model, _ = measurer.train(str(job), kept, whole=job.ratio == "1x")
@@ -183,6 +185,7 @@ def train(job: Job) -> dict[str, Any]:
     if job == Job(job.study, 0, job.ratio, recipe=job.recipe) and job.ratio != "1x":  # for benchmarks/inference.py
         record = record_of(measurer.parent, kept, model) | {"params": measurer.parameters.of(kept)}
         save_model(model, record, WORK / job.study / f"model-{job.ratio}", overwrite=True)
+    remove_folder(own)
     found = {"accuracy": round(value, 6), "kept": kept, "made_smaller": str(shrink)}
     if job.ratio != "1x":  # trained anew on another machine, the original may differ by a point
         found["original"] = known()[Job(job.study, job.seed, "1x")]["accuracy"]

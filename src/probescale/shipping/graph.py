@@ -12,7 +12,7 @@ import torch
 
 from probescale.errors import UserError, first_line
 from probescale.models.loading import LoadedModel, quiet_transformers
-from probescale.shipping.attention import best_attention
+from probescale.shipping.attention import best_attention, drop_idle_reshapes
 from probescale.shipping.ready import Answers, Kind, fields_of
 from probescale.shipping.runtime import INSTALL
 
@@ -68,15 +68,22 @@ def refuse_generators(loaded: LoadedModel) -> None:
 
 
 def write_int8(graph: Path, path: Path) -> None:
-    """Weights of matrix products as 8-bit numbers, a scale a row; activations are scaled as they come."""
+    """Weights of matrix products as 8-bit numbers, a scale a row; activations are scaled as they come.
+
+    Of the 8 bits 7 are used: processors without instructions for such products (AVX2 alone) add pairs of them up in
+    16 bits, which overflow otherwise. So a graph answers the same everywhere.
+    """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     model = onnx.load(graph)
+    drop_idle_reshapes(model.graph)
     del model.graph.value_info[:]  # shapes that the quantiser would contradict
     options = {"DefaultTensorType": onnx.TensorProto.FLOAT}  # of what comes out of the runtime's own nodes
     with _quietly():
-        quantize_dynamic(model, path, per_channel=True, weight_type=QuantType.QInt8, extra_options=options)
+        quantize_dynamic(
+            model, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8, extra_options=options
+        )
 
 
 @contextmanager
