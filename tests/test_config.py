@@ -41,6 +41,13 @@ def test_what_is_written_reads_back_the_same(raw):
     assert again["recovery"]["epochs"] == 3  # defaults are filled in
 
 
+@pytest.mark.parametrize("odd", ["\x85", "a\u2028b", "\u2029", "\ufeffx", "a\nb ", "\t", "é", "😀", "1e3", "~"])
+def test_unusual_letters_read_back_the_same(raw, odd):
+    raw["task"]["labels"] = {odd: odd}
+    config = RunConfig.model_validate(raw)
+    assert RunConfig.model_validate(YAML(typ="safe").load(to_yaml(config))) == config
+
+
 def test_every_problem_is_listed_at_once(raw):
     raw["modle"] = {}
     raw["task"]["metric"] = "acuracy"

@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from probescale.config import RunConfig
 from probescale.errors import Problems, UserError, did_you_mean
@@ -62,8 +63,17 @@ def to_yaml(config: BaseModel, *, only_set: bool = False) -> str:
     text = io.StringIO()
     yaml = YAML()
     yaml.default_flow_style = False
-    yaml.dump(config.model_dump(mode="json", exclude_unset=only_set), text)
+    yaml.dump(_quoted(config.model_dump(mode="json", exclude_unset=only_set)), text)
     return text.getvalue()
+
+
+def _quoted(value: Any) -> Any:  # noqa: ANN401 - any YAML value
+    """Texts with unusual letters in double quotes, which keep them: in others, some line breaks become blanks."""
+    if isinstance(value, dict):
+        return {_quoted(key): _quoted(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_quoted(inner) for inner in value]
+    return DoubleQuotedScalarString(value) if isinstance(value, str) and not value.isprintable() else value
 
 
 def set_value(raw: dict[str, Any], assignment: str) -> None:

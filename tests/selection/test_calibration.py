@@ -208,6 +208,7 @@ def test_runs_of_different_things_are_not_mixed(tmp_path, changes):
         ("a.csv", "layers,value\n0-3,0.5\n", "layers count from 1"),
         ("a.csv", 'layers,value\n"1,1-2",0.5\n', "each is there once"),
         ("metrics.json", "{", "is not JSON"),
+        ("metrics.json", "[" * 100_000, "is not JSON"),
         ("metrics.json", "[]", "is not the result of a run"),
         ("metrics.json", '{"task": "sst2"}', "is not the result of a run: metric"),
         ("table.txt", "layers,value\n1,0.5\n", "name a CSV file .csv"),
@@ -237,3 +238,9 @@ def test_bytes_that_are_no_text(tmp_path):
         (tmp_path / name).write_bytes(b"layers,value\n\xff\xfe,1\n")
         with pytest.raises(UserError, match=r"cannot be read|is not JSON"):
             load_measured([tmp_path / name])
+
+
+@pytest.mark.parametrize("value", [1e308, -1e308, float("nan"), float("inf")])
+def test_values_whose_sums_are_no_numbers(value):
+    with pytest.raises(UserError, match="give finite values"):
+        calibrate({"pos": (0.5, 0.6, 0.7)}, {(1,): 0.5, (2,): 0.6, (3,): value})
