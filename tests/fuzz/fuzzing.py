@@ -52,7 +52,7 @@ def fuzz(area: str, few: int, **drawn: st.SearchStrategy[Any]) -> Callable[[Call
         derandomize=not CASES,
         database=None,
         deadline=MINUTE if CASES else None,
-        suppress_health_check=list(HealthCheck),
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
         phases=[Phase.generate, Phase.shrink] if CASES else [Phase.generate],
         print_blob=True,
     )
