@@ -208,7 +208,9 @@ def read_conllu(path: Path) -> Columns:
 
 def open_text(path: Path) -> TextIO:
     """The lines of a file, gzipped or not."""
-    return io.TextIOWrapper(io.BytesIO(read_gzip(path)) if path.suffix == ".gz" else path.open("rb"), encoding="utf-8-sig")
+    return io.TextIOWrapper(
+        io.BytesIO(read_gzip(path)) if path.suffix == ".gz" else path.open("rb"), encoding="utf-8-sig"
+    )
 
 
 def _read_hub(source: str, split: str | None, *, field: str) -> Columns:
