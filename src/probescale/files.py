@@ -32,7 +32,13 @@ class Record(BaseModel):
 
     @classmethod
     def load(cls: type[R], path: Path) -> R:
-        return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        try:
+            return cls.model_validate_json(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise UserError(
+                f"{path} is not as it was written: {first_line(error)}",
+                hint="remove it, and give the same command again",
+            ) from error
 
 
 def write_text(path: Path, text: str) -> None:

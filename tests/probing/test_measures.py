@@ -154,3 +154,11 @@ def test_surprise_is_in_bits():
     assert four[0] == pytest.approx(2)
     prior = Target("class", np.array([0, 0, 0, 1]), NAMES[:2])
     assert prior.surprise(prior.prior(4), 10**9).mean() == pytest.approx(0.8113, abs=1e-4)
+
+
+def test_a_bag_of_words_with_hundreds_of_classes():
+    words = [(f"name{number % 600} and some words",) for number in range(1800)]
+    target = Target("class", np.arange(1800) % 600)
+    assert np.array_equal(
+        bag_of_words(words, target, (slice(600), slice(600, 1200), slice(1200, 1800))), np.arange(600)
+    )

@@ -16,6 +16,8 @@ from probescale.models.loading import LoadedModel, fingerprint
 from probescale.probing.targets import Target
 from probescale.tasks.data import seeded_draw
 
+MANY = 500  # classes: with more of them, a linear probe of words takes minutes, and the nearest text answers instead
+
 
 def control_target(target: Target, keys: Sequence[str], seed: int) -> Target:
     """Labels that depend on the key alone: a word's type (Hewitt & Liang), or the whole input.
@@ -32,7 +34,7 @@ def majority(train: Target, held_out: Target) -> np.ndarray:
 
 
 def bag_of_words(texts: Sequence[Sequence[str]], target: Target, parts: tuple[slice, slice, slice]) -> np.ndarray:
-    """Answers on the held-out rows of a linear probe on TF-IDF weights; a row is a text, two texts, or a word."""
+    """Answers on the held-out rows of a probe on TF-IDF weights; a row is a text, two texts, or a word."""
     from scipy.sparse import csr_matrix, hstack
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -43,22 +45,26 @@ def bag_of_words(texts: Sequence[Sequence[str]], target: Target, parts: tuple[sl
         vectorizer = TfidfVectorizer(token_pattern=r"\S+").fit(column[train])
         features.append(vectorizer.transform(column))
     rows = csr_matrix(hstack(features))
+    classes = len(np.unique(target.values[train])) if target.kind == "class" else 0
 
     def score(strength: float) -> float:
-        guess = _sparse_probe(target.kind, strength).fit(rows[fit], target.values[fit]).predict(rows[judge])
+        guess = _sparse_probe(target.kind, strength, classes).fit(rows[fit], target.values[fit]).predict(rows[judge])
         truth = target.values[judge]
         return -float(np.mean((guess - truth) ** 2 if target.kind == "number" else guess != truth))
 
     best = max((1.0, 10.0), key=score)
-    return _sparse_probe(target.kind, best).fit(rows[train], target.values[train]).predict(rows[held_out])
+    return _sparse_probe(target.kind, best, classes).fit(rows[train], target.values[train]).predict(rows[held_out])
 
 
-def _sparse_probe(kind: str, strength: float) -> Any:  # noqa: ANN401 - one of scikit-learn's estimators
+def _sparse_probe(kind: str, strength: float, classes: int) -> Any:  # noqa: ANN401 - one of scikit-learn's estimators
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.neighbors import KNeighborsClassifier
 
     if kind == "number":
         return Ridge(alpha=1 / strength)
+    if classes > MANY:
+        return KNeighborsClassifier(n_neighbors=1, metric="cosine")
     logistic = LogisticRegression(C=strength, max_iter=1000)
     return OneVsRestClassifier(logistic) if kind == "multi" else logistic
 
