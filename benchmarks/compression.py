@@ -187,7 +187,7 @@ def train(job: Job) -> dict[str, Any]:
         save_model(model, record, WORK / job.study / f"model-{job.ratio}", overwrite=True)
     remove_folder(own)
     found = {"accuracy": round(value, 6), "kept": kept, "made_smaller": str(shrink)}
-    if job.ratio != "1x":  # trained anew on another machine, the original may differ by a point
+    if job.ratio != "1x":  # which may be trained anew, and differ, before the next row
         found["original"] = known()[Job(job.study, job.seed, "1x")]["accuracy"]
     params = measurer.shrinker.whole.total if job.ratio == "1x" else measurer.parameters.of(kept)
     return asdict(job) | found | {"params": params, "seconds": round(time.perf_counter() - started, 1)}
