@@ -1,4 +1,4 @@
-"""Attention as one node of ONNX Runtime's own, for graphs that only it runs: 8-bit ones get a seventh faster."""
+"""Attention as one node of ONNX Runtime's own, for graphs that only it runs, which 8-bit ones are."""
 
 from __future__ import annotations
 

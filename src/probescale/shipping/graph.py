@@ -71,7 +71,7 @@ def write_int8(graph: Path, path: Path) -> None:
     """Weights of matrix products as 8-bit numbers, a scale a row; activations are scaled as they come.
 
     Of the 8 bits 7 are used: processors without instructions for such products (AVX2 alone) add pairs of them up in
-    16 bits, which overflow otherwise. So a graph answers the same everywhere.
+    16 bits, which overflow otherwise.
     """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
