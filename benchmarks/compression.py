@@ -298,7 +298,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], default=[])
     parser.add_argument("--recipe", choices=["short", "long"], help="only rows of this recipe, and the originals")
-    parser.add_argument("--ratio", choices=ORDER, nargs="*", help="only rows of these sizes, and the originals")
+    parser.add_argument("--ratio", choices=["1x", *ORDER], nargs="*", help="only rows of these sizes, and the originals")
     parser.add_argument("--seed", type=int, nargs="*", help="only rows of these seeds")
     parser.add_argument("--workers", type=int, default=WORKERS)
     parser.add_argument("--tables", action="store_true", help="train nothing")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.special import softmax
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from probescale.probing import linear, mlp
@@ -55,6 +57,27 @@ def test_numbers_are_ridge(penalty):
     theirs = Ridge(alpha=1 / penalty).fit(features.astype(float), values)
     np.testing.assert_allclose(ours.weights[:, 0], theirs.coef_, atol=1e-3 * np.abs(theirs.coef_).max())
     np.testing.assert_allclose(ours(features)[:, 0], theirs.predict(features), atol=1e-3)
+
+
+def test_with_many_classes_it_is_scikit_learns_discriminant(monkeypatch):
+    monkeypatch.setattr(linear, "MANY", 4)
+    features, target = data(5, rows=4000)
+    ours = fit(features, target, 1e6)
+    theirs = LinearDiscriminantAnalysis(solver="lsqr").fit(features.astype(float), target.values)
+    np.testing.assert_allclose(softmax(ours(features), 1), theirs.predict_proba(features), atol=0.01)
+    assert np.mean(target.predicted(ours(features)) == theirs.predict(features)) > 0.995
+
+
+def test_thousands_of_classes_are_told_apart_in_seconds():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(3000, 64))
+    labels = np.concatenate([np.arange(3000), rng.integers(0, 3000, 3000)])
+    features = (centres[labels] + 0.3 * rng.normal(size=(6000, 64))).astype(np.float32)
+    target = Target("class", labels, tuple(str(number) for number in range(10_000)))
+    train, judge, rest = slice(0, 5000), slice(5000, 5500), slice(5500, 6000)
+    probe, _ = fit_path(features[train], target[train], (0.0001, 0.01, 1.0), (features[judge], target[judge]))
+    assert np.mean(target[rest].predicted(probe(features[rest])) == labels[rest]) > 0.95
+    assert target[rest].loss(probe(features[rest]), 5000) < 1 < target[rest].loss(target[train].prior(500), 5000)
 
 
 def test_the_penalty_is_the_one_with_the_lowest_loss_on_the_judge_rows():

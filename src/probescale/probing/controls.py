@@ -13,10 +13,9 @@ import transformers
 from probescale.errors import ProbeScaleError
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel, fingerprint
+from probescale.probing.linear import MANY
 from probescale.probing.targets import Target
 from probescale.tasks.data import seeded_draw
-
-MANY = 500  # classes: with more of them, a linear probe of words takes minutes, and the nearest text answers instead
 
 
 def control_target(target: Target, keys: Sequence[str], seed: int) -> Target:
@@ -59,12 +58,12 @@ def bag_of_words(texts: Sequence[Sequence[str]], target: Target, parts: tuple[sl
 def _sparse_probe(kind: str, strength: float, classes: int) -> Any:  # noqa: ANN401 - one of scikit-learn's estimators
     from sklearn.linear_model import LogisticRegression, Ridge
     from sklearn.multiclass import OneVsRestClassifier
-    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.neighbors import KNeighborsRegressor
 
     if kind == "number":
         return Ridge(alpha=1 / strength)
-    if classes > MANY:
-        return KNeighborsClassifier(n_neighbors=1, metric="cosine")
+    if classes > MANY:  # a linear probe of words would take minutes; the nearest text answers instead
+        return KNeighborsRegressor(n_neighbors=1, metric="cosine")  # the classifier warns of so many classes
     logistic = LogisticRegression(C=strength, max_iter=1000)
     return OneVsRestClassifier(logistic) if kind == "multi" else logistic
 

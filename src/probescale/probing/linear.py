@@ -3,6 +3,8 @@
 The problem is scikit-learn's LogisticRegression (or Ridge), with the same meaning of the penalty C, and so is the
 answer. It comes faster because L-BFGS works in coordinates in which the loss is nearly round: every column of the
 weights is whitened by an estimate of its own second derivative, and each penalty starts from the one before it.
+
+With hundreds of classes a regression takes minutes. There the probe is Fisher's linear discriminant, in one step.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import cho_factor, cho_solve, lapack
 from scipy.optimize import minimize
+from scipy.sparse import csr_array
 from scipy.special import expit
 
 from probescale.probing.targets import Target
@@ -20,7 +23,9 @@ from probescale.probing.targets import Target
 ROUGH = 1e-4  # nats: how close to its optimum a fit must be to compare penalties
 TOLERANCE = 1e-6  # nats per example: a probe has converged when its loss could fall by no more than about that
 MAX_STEPS = 500
+SELDOM = 1e-3  # rows that a class counts as which has none
 CHUNK = 4096  # rows copied at once: memory does not grow with the data
+MANY = 500  # classes: with more of them a discriminant is fitted
 LARGEST_FACTORS = 2**25  # numbers; beyond it, all columns share one estimate of the second derivative
 
 # (logits, changed in place into the derivative of the mean loss; rows of the target) -> mean loss
@@ -96,6 +101,8 @@ def fit(
     strength = 1 / (penalty * len(features))  # of the squared weights beside the mean loss
     if target.kind == "number":
         return _ridge(features, target, penalty, strength)
+    if _many(target):
+        return _discriminant(features, target, penalty, strength)
     space = _Whitened(curvature, strength)
     rows, loss_of = target.values, _LOSSES[target.kind, target.columns > 1]
     gap = np.inf
@@ -136,7 +143,7 @@ class Curvature:
 
     @classmethod
     def of(cls, features: np.ndarray, target: Target) -> Curvature:
-        if target.kind == "number":
+        if target.kind == "number" or _many(target):  # nobody asks
             return cls(np.zeros((1, 0, 0), np.float32), np.zeros(1))
         rows, hidden = features.shape
         members = target.members()  # (columns) of row numbers
@@ -239,3 +246,22 @@ def _ridge(features: np.ndarray, target: Target, penalty: float, strength: float
     cross = features.T @ (target.values - centre) / np.float32(len(features))
     weights = np.linalg.solve(second.astype(np.float64), cross.astype(np.float64)).astype(np.float32)
     return Fit(weights[:, None], np.array([centre - mean @ weights], np.float32), penalty, 1, 0.0, True)
+
+
+def _many(target: Target) -> bool:
+    return target.kind == "class" and target.columns > MANY
+
+
+def _discriminant(features: np.ndarray, target: Target, penalty: float, strength: float) -> Fit:
+    """Classes as clouds of one shape around their means; the penalty makes the shape rounder and larger."""
+    rows, hidden = features.shape
+    counts = np.bincount(target.values, minlength=target.columns)
+    member = csr_array((np.ones(rows, np.float32), (target.values, np.arange(rows))), (target.columns, rows))
+    means = (member @ features) / np.maximum(counts, 1)[:, None].astype(np.float32)
+    apart = features - means[target.values]
+    freedom = max(rows - np.count_nonzero(counts), hidden)  # classes of one row say nothing about the shape
+    shape = (apart.T @ apart).astype(np.float64) / freedom
+    shape[np.diag_indices(hidden)] += strength + 1e-6
+    weights = cho_solve(cho_factor(shape), means.T.astype(np.float64))
+    bias = np.log(np.maximum(counts, SELDOM) / rows) - 0.5 * np.einsum("kh,hk->k", means, weights)
+    return Fit(weights.astype(np.float32), bias.astype(np.float32), penalty, 1, 0.0, True)
