@@ -42,7 +42,9 @@ RECIPE = {
     "dropout": 0.0,
     "original": {"epochs": 3, "learning_rate": 5e-5},
 }
-BASELINES = ("bottom_k", "top_k", "uniform_k", "block_influence")
+OURS = "tried"
+BASELINES = ("bottom_k", "top_k", "uniform_k", "block_influence", "stitched")  # stitched: ours without trials
+TRIAL = {"sst2": 5000, "qnli": 3000}  # texts that a candidate learns from
 BUDGET = {"1x": "100%"}
 ORDER = ("5x", "10x", "3x", "2x")
 MAX_LENGTH = 128
@@ -78,7 +80,7 @@ class Job:
     study: str
     seed: int
     ratio: str  # "1x": the original
-    strategy: str = "stitched"
+    strategy: str = OURS
     distil: bool = True
     shrink: bool = True  # without: the same layers, with the embeddings and units that they came with
     recipe: str = "short"  # the same for all rows of a comparison; "long" for ours alone
@@ -127,7 +129,12 @@ def config_of(job: Job) -> Any:  # noqa: ANN401
                 "unlabelled": {**texts, "most": lessons["unlabelled"]},
                 "max_train": LABELLED,
             },
-            "selection": {"strategy": job.strategy, "budget": BUDGET.get(job.ratio, job.ratio), "sample": 750},
+            "selection": {
+                "strategy": job.strategy,
+                "budget": BUDGET.get(job.ratio, job.ratio),
+                "sample": 750,
+                "trial": TRIAL[study.task],
+            },
             "shrink": {} if job.ratio == "1x" else shrink,
             "recovery": recipe,
             "seed": job.seed,
@@ -145,7 +152,8 @@ def _ready(name: str, seed: int, recipe: str) -> tuple[Any, Any]:
 
 def chosen(name: str, ratio: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
     """How the first seed's data split the budget, the same for all strategies, and which layers each of them keeps."""
-    from probescale.pipeline import scores_of, selections, shrinker_of, split_of
+    from probescale.measuring import Measurer
+    from probescale.pipeline import scores_of, selections, shrinker_of, splits_of, trials_of
     from probescale.splitting import options, smallest
 
     task, loaded = _ready(name, 0, "short")
@@ -155,9 +163,13 @@ def chosen(name: str, ratio: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
     shrinker = shrinker_of(loaded, task, config)
     ways = options(shrinker, config.shrink)
     scores = scores_of(folder, loaded, task, config, {"seed": 0}, smallest(shrinker, ways))
-    shrink = split_of(folder / f"split-{ratio}.json", shrinker, ways, scores, task, config, {})
-    found = selections(scores, shrinker.parameters(shrink), config, {}, {})
-    return shrink, {one.strategy: one.kept for one in found}
+    splits = splits_of(folder / f"split-{ratio}.json", shrinker, ways, scores, task, config, {})
+    measurer = Measurer(folder, shrinker, splits[0], task, config, ground=_work(Job(name, 0, ratio)))
+    trials = trials_of(folder / f"trials-{ratio}.json", measurer, splits, scores, config, {})
+    assert trials
+    print(f"{name} {ratio}: {trials.sentence()}", flush=True)
+    found = selections(scores, shrinker.parameters(trials.best.shrink), config, {}, {}, trials)
+    return trials.best.shrink, {one.strategy: one.kept for one in found}
 
 
 def train(job: Job) -> dict[str, Any]:
@@ -298,7 +310,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("studies", nargs="*", choices=[*STUDIES, []], default=[])
     parser.add_argument("--recipe", choices=["short", "long"], help="only rows of this recipe, and the originals")
-    parser.add_argument("--ratio", choices=["1x", *ORDER], nargs="*", help="only rows of these sizes, and the originals")
+    parser.add_argument(
+        "--ratio", choices=["1x", *ORDER], nargs="*", help="only rows of these sizes, and the originals"
+    )
     parser.add_argument("--seed", type=int, nargs="*", help="only rows of these seeds")
     parser.add_argument("--workers", type=int, default=WORKERS)
     parser.add_argument("--tables", action="store_true", help="train nothing")
@@ -327,13 +341,12 @@ def tables() -> str:
 
 def table(name: str, found: dict[Job, dict[str, Any]], beside: list[str]) -> str:
     """One row a model: what it is made of, how large it is, what it is right about, and how much of the original's."""
-    from probescale.report.tables import layers_text
+    from probescale.subsets import layers_text
 
     rows: dict[Job, list[dict[str, Any]]] = {}
     for other in (name, *beside):
-        for job in dict.fromkeys(jobs_of(other)):
-            if job in found:
-                rows.setdefault(replace(job, seed=0), []).append(found[job])
+        for job in sorted((job for job in found if job.study == other), key=lambda job: job.seed):
+            rows.setdefault(replace(job, seed=0), []).append(found[job])
     whole = [each for each in measured() if _job(each) == Job(name, each["seed"], "1x")]
     if not whole:
         return ""
@@ -356,7 +369,7 @@ def table(name: str, found: dict[Job, dict[str, Any]], beside: list[str]) -> str
 def _order(job: Job, several: list[dict[str, Any]]) -> tuple[Any, ...]:
     """By size as asked for, ours first, then the others by what they are right about."""
     wanted = 1.0 if job.ratio == "1x" else float(job.ratio.removesuffix("x"))
-    own = job.strategy == "stitched"
+    own = job.strategy == OURS
     return (
         wanted,
         not (own and job.distil and job.shrink),
@@ -370,7 +383,7 @@ def _title(job: Job) -> str:
     if job.ratio == "1x":
         return f"{STUDIES[job.study].model}, fine-tuned"
     without = [name for name, there in (("distillation", job.distil), ("shrinking", job.shrink)) if not there]
-    ours = f"ProbeScale {job.ratio}" if job.strategy == "stitched" else f"{job.strategy} {job.ratio}"
+    ours = f"ProbeScale {job.ratio}" if job.strategy == OURS else f"{job.strategy} {job.ratio}"
     ours += ", trained for long" if job.recipe == "long" else ""
     return f"{ours} without {' or '.join(without)}" if without else f"**{ours}**" if ours[0] == "P" else ours
 

@@ -32,10 +32,10 @@ from probescale.models.trial import Trial, try_models
 from probescale.probing.flow import flow_of
 from probescale.provenance import versions
 from probescale.report.table import Table
-from probescale.report.tables import layers_text
 from probescale.selection.budget import parse_budget
 from probescale.selection.evidence import Evidence
 from probescale.selection.select import select
+from probescale.subsets import layers_text
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "models.md"

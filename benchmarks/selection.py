@@ -102,7 +102,7 @@ def choices(task: str) -> dict[tuple[str, int], list[Kept]]:
     from probescale.selection.strategies import STRATEGIES
 
     seen, found = evidence_of(evidence(task)), {}
-    for name in STRATEGIES:
+    for name in (name for name, known in STRATEGIES.items() if known.reads != "trials"):
         for k in KS if name != "exhaustive" else KS[:1]:
             seeds = range(RANDOM_DRAWS) if name == "random" else (0,)
             drawn = [select(replace(seen, seed=seed), parse_budget(k=k), strategy=name).kept for seed in seeds]

@@ -80,7 +80,8 @@ def raw_config(folder: Path, task: dict) -> dict:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_strategy_has_what_it_decides_by(model_folder, data, kind):
     raw = raw_config(model_folder("roberta"), data[kind])  # its tokenizer is the same in every process
-    config = check(raw | {"compare": [name for name in STRATEGIES if name != "contiguous"]})
+    names = [name for name, known in STRATEGIES.items() if known.reads != "trials"]
+    config = check(raw | {"compare": [name for name in names if name != "contiguous"]})
     task, loaded = pipeline.prepare(config)
     room = count_parameters(loaded.model, loaded.family)
     scores = gather(probe(loaded, task, config), loaded, task, config, room)
@@ -94,7 +95,7 @@ def test_every_strategy_has_what_it_decides_by(model_folder, data, kind):
     accuracy = dict(zip(scores.subnetworks.subsets, scores.subnetworks.accuracy, strict=True))
     assert accuracy[(1, 2)] > 0.7, "R2, or the share of right tags"
     evidence, resamples = together([scores.credited("information", None)], [1.0])  # accuracies may all be equal
-    for name in STRATEGIES:
+    for name in names:
         chosen = select(evidence, parse_budget(k=2), scores.parameters, name, resamples=resamples)
         assert len(chosen.kept) == 2
 

@@ -67,7 +67,7 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
         attempt(lookup, STRATEGIES, selection.strategy, field="selection.strategy")
         attempt(parse_budget, selection.budget, selection.k)
     for number, name in enumerate(raw["compare"] if isinstance(raw.get("compare"), list) else []):
-        attempt(lookup, STRATEGIES, str(name), field=f"compare.{number}")
+        attempt(_check_compared, str(name), number)
     if recovery := _section(RecoveryConfig, raw.get("recovery")):
         for number, tracker in enumerate(recovery.tracking):
             attempt(_check_tracker, tracker, number)
@@ -162,6 +162,15 @@ def _check_together(config: RunConfig) -> None:
         classes = len(loaded.train.names)
     if is_local(config.model.source):
         check_budget(config, classes)
+
+
+def _check_compared(name: str, number: int) -> None:
+    if lookup(STRATEGIES, name, field=f"compare.{number}").reads == "trials":
+        raise UserError(
+            f"{name} also decides how the budget is shared out, which all models of a comparison have in common",
+            field=f"compare.{number}",
+            hint=f"make it the run's own: selection.strategy: {name}",
+        )
 
 
 def _check_model(model: ModelConfig) -> None:

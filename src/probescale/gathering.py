@@ -46,6 +46,7 @@ def gather(
 ) -> ProbeScores:
     """The scores with all that the configured strategies need to choose; the parameters say how much they can keep."""
     needs = {STRATEGIES[name].reads for name in strategies_of(config)}
+    needs |= {"flow", "blocks"} if "trials" in needs else set()  # some of the rules that propose
     most = most_layers(loaded.layers, parameters, config)
     if "flow" in needs and scores.flow is None:
         texts = sample(task.train, FLOW_TEXTS, config.seed)

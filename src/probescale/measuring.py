@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from probescale.recovery.answers import load_answers, save_answers
 from probescale.recovery.bias import Bias, swayed
 from probescale.recovery.predict import predict
 from probescale.recovery.recipe import described
-from probescale.recovery.recover import recover
+from probescale.recovery.recover import attempt, recover
 from probescale.recovery.result import Measured
 from probescale.recovery.teacher import Lessons, taught, teach
 from probescale.runfolder import INNER
@@ -159,14 +160,32 @@ class Measurer:
         save_model(model, record, folder)
         remove_folder(self._checkpoints(kept, whole=False))
 
-    def train(self, name: str, kept: Subset, *, whole: bool = False) -> tuple[LoadedModel, tuple[float, ...]]:
-        """The model, and the mean loss of every epoch."""
-        config, parent = self.config, self.loaded if whole else self.parent
+    def made_smaller(self, shrink: Shrink) -> Measurer:
+        """The same for subnetworks that are made smaller in another way."""
+        other = copy.copy(self)
+        other.shrink, other.parameters, other.held = shrink, self.shrinker.parameters(shrink), None
+        return other
+
+    def attempt(self, name: str, kept: Subset, texts: int) -> float:
+        """How far a subnetwork is from what it should learn, after a short training on so many texts."""
+        config, lessons = self.config, self._lessons()
+        options = {"max_length": config.model.max_length, "seed": config.seed, "title": f"trying: {name}"}
+        return attempt(
+            self._cut(kept), self.task.train, config.recovery, lessons=lessons, kept=kept, texts=texts, **options
+        )
+
+    def _cut(self, kept: Subset, *, whole: bool = False) -> LoadedModel:
+        parent = self.loaded if whole else self.parent
         model = extract(parent, kept)
         wanted = parents_answers(parent.model, parent.family, kept)
         check_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
         if self.shrink and not whole:
             model = self.shrinker.of(parent).apply(model, kept, self.shrink)
+        return model
+
+    def train(self, name: str, kept: Subset, *, whole: bool = False) -> tuple[LoadedModel, tuple[float, ...]]:
+        """The model, and the mean loss of every epoch."""
+        config, model = self.config, self._cut(kept, whole=whole)
         lessons = None if whole else self._lessons()
         options = {"max_length": config.model.max_length, "seed": config.seed, "title": f"fine-tuning: {name}"}
         place = (self.ground if whole else self.work) / TRACKED / name

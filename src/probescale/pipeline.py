@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from probescale.checks import check_budget
 from probescale.config import RunConfig
+from probescale.defaults import STRATEGY
 from probescale.errors import UserError
 from probescale.files import write_json, write_text
 from probescale.gathering import gather, most_layers, strategies_of
@@ -36,12 +38,14 @@ from probescale.runfolder import check_run_folder, work_folder
 from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.evidence import evidence_of, together
 from probescale.selection.select import Selection, fitting, select
+from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import structure_of
 from probescale.shortage import told_of
 from probescale.splitting import Splits, choose, options, smallest
 from probescale.subsets import Subset
 from probescale.tasks.task import Task, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
+from probescale.trying import Attempts, try_out
 
 
 def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, ground: Path | None = None) -> RunResult:
@@ -62,11 +66,13 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, ground: 
         if ground:
             shutil.copyfile(ground / "scores.json", work / "scores.json")
         scores = scores_of(work, loaded, task, config, made, room)
-        shrink = split_of(work / "split.json", shrinker, ways, scores, task, config, costs)
-        chosen, *others = selections(scores, shrinker.parameters(shrink), config, costs, made)
+        splits = splits_of(work / "split.json", shrinker, ways, scores, task, config, costs)
 
-        measurer = Measurer(work, shrinker, shrink, task, config, ground)
+        measurer = Measurer(work, shrinker, splits[0], task, config, ground)
         original = measurer.measure("original", measurer.original)
+        trials = trials_of(work / "trials.json", measurer, splits, scores, config, costs)
+        measurer = measurer.made_smaller(trials.best.shrink) if trials else measurer
+        chosen, *others = selections(scores, measurer.parameters, config, costs, made, trials)
         subnetwork = measurer.measure(chosen.strategy, chosen.kept, original, hold=lambda _: True)
         measurer.save(chosen)
         compared = {other.strategy: measurer.measure(other.strategy, other.kept, original) for other in others}
@@ -175,16 +181,47 @@ def scores_of(
 
 
 def selections(
-    scores: ProbeScores, parameters: Parameters, config: RunConfig, costs: dict[Unit, Cost], made: dict[str, Any]
+    scores: ProbeScores,
+    parameters: Parameters,
+    config: RunConfig,
+    costs: dict[Unit, Cost],
+    made: dict[str, Any],
+    trials: Attempts | None = None,
 ) -> list[Selection]:
+    """The run's own, then those it is compared with."""
     budget = parse_budget(config.selection.budget, config.selection.k)
     (evidence, resamples), structure = together([scores], [1.0]), structure_of(config.selection)
-    return [
+    if trials:
+        evidence = replace(evidence, trials={trials.best.kept: trials.best.loss})
+    chosen, *others = (
         select(evidence, budget, parameters, name, made, costs, structure, resamples) for name in strategies_of(config)
-    ]
+    )
+    return [chosen.model_copy(update={"reason": trials.sentence()}) if trials else chosen, *others]
 
 
-def split_of(
+def trials_of(
+    path: Path,
+    measurer: Measurer,
+    splits: Sequence[Shrink],
+    scores: ProbeScores,
+    config: RunConfig,
+    costs: dict[Unit, Cost],
+) -> Attempts | None:
+    """What came of the candidates, where the run's strategy is to try them."""
+    if STRATEGIES[config.selection.strategy].reads != "trials":
+        return None
+    budget = parse_budget(config.selection.budget, config.selection.k)
+    evidence, structure = evidence_of(scores), structure_of(config.selection)
+
+    def propose(shrink: Shrink, rule: str) -> Subset | None:
+        if STRATEGIES[rule].neighbours and structure.gap > 1:
+            return None
+        return fitting(evidence, budget, measurer.shrinker.parameters(shrink), rule, costs, structure)
+
+    return try_out(path, measurer, splits, propose, config.selection.trial)
+
+
+def splits_of(
     path: Path,
     shrinker: Shrinker,
     ways: list[Shrink],
@@ -192,21 +229,31 @@ def split_of(
     task: Task,
     config: RunConfig,
     costs: dict[Unit, Cost],
-) -> Shrink:
-    """How the budget is shared between the layers and everything else; kept, as it takes some passes."""
+) -> list[Shrink]:
+    """How the budget can be shared between layers and everything else: the best way for every number of layers, the
+    best of all first. Kept, as it takes some passes.
+    """
     if len(ways) == 1:
-        return ways[0]
+        return ways
+    tries = STRATEGIES[config.selection.strategy].reads == "trials"
     if not path.exists():
         budget = parse_budget(config.selection.budget, config.selection.k)
-        evidence, structure, strategy = evidence_of(scores), structure_of(config.selection), config.selection.strategy
+        evidence, structure = evidence_of(scores), structure_of(config.selection)
+        strategy = config.selection.strategy
+        if tries:  # the layers come later; here, how many
+            strategy = STRATEGY if structure.gap == 1 else "marginal"
 
         def kept_with(parameters: Parameters) -> Subset | None:
             return fitting(evidence, budget, parameters, strategy, costs, structure)
 
         choose(shrinker, ways, kept_with, task, config).save(path)
-    best = Splits.load(path).best
-    console.print(f"the budget goes to {len(best.kept)} layers, {best.shrink}")
-    return best.shrink
+    found = Splits.load(path)
+    if not tries:
+        console.print(f"the budget goes to {len(found.best.kept)} layers, {found.best.shrink}")
+    by_layers: dict[int, Shrink] = {}
+    for one in found.splits:
+        by_layers.setdefault(len(one.kept), one.shrink)
+    return list(by_layers.values())
 
 
 def _costs(path: Path, loaded: LoadedModel, config: RunConfig) -> dict[Unit, Cost]:

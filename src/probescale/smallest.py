@@ -23,6 +23,7 @@ from probescale.selection.budget import parse_budget
 from probescale.selection.evidence import evidence_of
 from probescale.selection.scaling import fit_law, held_out_error
 from probescale.selection.select import Selection, describe, select
+from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import structure_of
 from probescale.shortage import told_of
 from probescale.splitting import options
@@ -50,6 +51,12 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
 
     Sizes are numbers of layers; which layers, says the configured strategy. Its budget and k count nothing here.
     """
+    if STRATEGIES[config.selection.strategy].reads == "trials":
+        raise UserError(
+            "tried trains candidates of one size, and this search goes through all of them",
+            field="selection.strategy",
+            hint="use stitched",
+        )
     out = check_run_folder(out, overwrite=overwrite)
     config = config.model_copy(
         update={"selection": config.selection.model_copy(update={"budget": "100%", "k": None}), "compare": ()}

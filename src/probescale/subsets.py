@@ -18,6 +18,21 @@ def name_of(subset: Subset) -> str:
     return "-".join(map(str, subset))
 
 
+def layers_text(layers: Iterable[int]) -> str:
+    """Runs of layers written short.
+
+    >>> layers_text([1, 2, 3, 7])
+    '1-3, 7'
+    """
+    runs: list[list[int]] = []
+    for layer in layers:
+        if runs and layer == runs[-1][-1] + 1:
+            runs[-1].append(layer)
+        else:
+            runs.append([layer])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+
+
 def blocks_of(layers: int, k: int, fixed: Subset = ()) -> list[Subset]:
     """Blocks of neighbours among the layers that may go, with those that have to stay: k layers in all.
 

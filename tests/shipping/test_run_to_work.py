@@ -21,13 +21,13 @@ from probescale.cutting import cut_to_folder
 from probescale.errors import UserError
 from probescale.pipeline import run as run_pipeline
 from probescale.report.card import licence_of
-from probescale.report.tables import layers_text
 from probescale.shipping.bench import bench
 from probescale.shipping.export import export
 from probescale.shipping.predicting import CHUNK, predict_lines
 from probescale.shipping.push import push
 from probescale.shipping.reading import Line
 from probescale.shipping.ready import open_model
+from probescale.subsets import layers_text
 
 pytest.importorskip("onnxruntime", reason='pip install "probescale[onnx]"')
 pytestmark = pytest.mark.slow

@@ -31,6 +31,8 @@ from probescale.subsets import Subset
 from probescale.tasks.data import Examples, split_rows
 from probescale.tasks.unlabelled import joined
 
+TRIAL_HELD_OUT = 1000  # inputs on which a short training is judged, at most
+
 
 def recover(
     loaded: LoadedModel,
@@ -55,11 +57,7 @@ def recover(
     """
     if recipe.epochs == 0:
         return ()
-    inputs = inputs_of(loaded.tokenizer, joined(train, lessons.unlabelled if lessons else None), max_length)
-    labels = labels_of(train)
-    quantity = isinstance(train, Examples) and train.kind == "number"
-    scale = scale_of(labels, loaded.model) if quantity else Scale()
-    objective = _objective(scale.of(labels), inputs, recipe, lessons, kept, scale, quantity=quantity)
+    inputs, objective, scale = _asked(loaded, train, recipe, lessons, kept, max_length)
     used, held = _parts(train, inputs, recipe.validation, seed)
     with _dropout(loaded.model, recipe.dropout):
         cut_off = checkpoints is not None and newest(checkpoints) is not None
@@ -68,10 +66,62 @@ def recover(
             short = recipe.model_copy(update={"epochs": recipe.healing})
             share(_train, loaded, inputs, used, [], healing, short, seed, f"healing, {title}")
         losses = share(_train, loaded, inputs, used, held, objective, recipe, seed, title, tracked, checkpoints)
-    if quantity:
+    if objective.quantity:
         scale.turn_back(loaded.model)
     loaded.fingerprint = fingerprint(loaded.model)
     return losses
+
+
+def attempt(
+    loaded: LoadedModel,
+    train: Data,
+    recipe: RecoveryConfig,
+    *,
+    lessons: Lessons | None = None,
+    kept: Subset | None = None,
+    texts: int,
+    max_length: int = 128,
+    seed: int = 0,
+    title: str = "trying",
+) -> float:
+    """Train the model in place for a short while, on so many inputs; how far it is then from the truth on others."""
+    inputs, objective, _ = _asked(loaded, train, recipe, lessons, kept, max_length)
+    order = np.random.default_rng(seed).permutation(len(inputs)).tolist()
+    aside = max(min(TRIAL_HELD_OUT, len(order) // 5), 1)
+    held, used = order[:aside], order[aside : aside + texts]
+    short = recipe.model_copy(update={"epochs": 1, "tracking": ()})
+    with _dropout(loaded.model, recipe.dropout):
+        return share(_attempt, loaded, inputs, used, held, objective, short, seed, title)
+
+
+def _attempt(
+    loaded: LoadedModel,
+    inputs: Inputs,
+    used: Sequence[int],
+    held: Sequence[int],
+    objective: Objective,
+    recipe: RecoveryConfig,
+    seed: int,
+    title: str,
+) -> float:
+    _train(loaded, inputs, used, [], objective, recipe, seed, title)
+    return _held_out_loss(loaded, inputs, held, objective)
+
+
+def _asked(
+    loaded: LoadedModel,
+    train: Data,
+    recipe: RecoveryConfig,
+    lessons: Lessons | None,
+    kept: Subset | None,
+    max_length: int,
+) -> tuple[Inputs, Objective, Scale]:
+    """All inputs, labelled ones first, and what is to be learnt of them."""
+    inputs = inputs_of(loaded.tokenizer, joined(train, lessons.unlabelled if lessons else None), max_length)
+    labels = labels_of(train)
+    quantity = isinstance(train, Examples) and train.kind == "number"
+    scale = scale_of(labels, loaded.model) if quantity else Scale()
+    return inputs, _objective(scale.of(labels), inputs, recipe, lessons, kept, scale, quantity=quantity), scale
 
 
 def _objective(
@@ -130,7 +180,8 @@ def _train(
             loaded, data, lengths, inputs.collate, objective, seen, arguments, recipe.layer_decay, checkpoints
         )
         if held:
-            loss = lambda: _held_out_loss(loaded, inputs, held, objective)  # noqa: E731
+            by_labels = replace(objective, answers=None)
+            loss = lambda: _held_out_loss(loaded, inputs, held, by_labels)  # noqa: E731
             trainer.add_callback(EarlyStop(loaded.model, loss, recipe.patience, checkpoints))
         if checkpoints:
             trainer.add_callback(Checkpoints(checkpoints))
@@ -149,10 +200,9 @@ def _train(
 
 
 def _held_out_loss(loaded: LoadedModel, inputs: Inputs, held: Sequence[int], objective: Objective) -> float:
-    """By the labels alone."""
     answers = torch.from_numpy(answers_of(loaded, inputs, only=held, title="validating"))
     rows = torch.nonzero(~answers[:, 0].isnan()).flatten()
-    return replace(objective, answers=None).loss(answers[rows], rows).item()
+    return objective.loss(answers[rows], rows).item()
 
 
 @contextmanager

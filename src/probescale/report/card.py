@@ -11,9 +11,9 @@ from probescale.recovery.result import Measured, RunResult
 from probescale.report.escaping import code, escaped
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.table import Table, between
-from probescale.report.tables import layers_text
 from probescale.selection.select import Selection
 from probescale.sources import is_local, local_path
+from probescale.subsets import layers_text
 from probescale.tasks.task import Task
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -71,6 +71,7 @@ def model_card(
         "on the machine that trained it.",
         "## How it was made",
         f"Budget: {chosen.budget}. Layers were chosen by `{chosen.strategy}`. Recipe: {result.recipe}.",
+        *([chosen.reason] if chosen.reason else []),
         *([chosen.certainty.sentence()] if chosen.certainty else []),
         "## Limits",
         "It was made for one task and one kind of text. Texts unlike those were not measured.",

@@ -10,8 +10,9 @@ from probescale.recovery.result import RunResult
 from probescale.report.escaping import code, escaped
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
-from probescale.report.tables import comparison_table, layer_table, layers_text
+from probescale.report.tables import comparison_table, layer_table
 from probescale.selection.select import Selection
+from probescale.subsets import layers_text
 from probescale.tasks.spans import is_spans
 from probescale.tasks.task import Task
 
@@ -73,6 +74,8 @@ def _how(task: Task, scores: ProbeScores, selection: Selection) -> str:
         f"- Relevance is the weighted sum of the probes (Eq. 1); the kept layers sum to {selection.score:.4f}. The dev "
         "data took no part in probing, selection or training."
     )
+    if selection.reason:
+        lines.append(f"- Why these layers. {selection.reason}")
     if selection.certainty:
         lines.append(f"- How sure the choice of layers is. {selection.certainty.sentence()}")
     if task.repeats:

@@ -12,8 +12,8 @@ from probescale.recovery.result import Measured, RunResult
 from probescale.report.page import Column, Page, place, render
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, regression_sentence
-from probescale.report.tables import layers_text
 from probescale.selection.select import Selection
+from probescale.subsets import layers_text
 
 COLUMNS: tuple[Column, ...] = (
     ("method", "model", "word"),
@@ -115,6 +115,8 @@ def _notes(scores: ProbeScores, selection: Selection, result: RunResult) -> list
         "The cut was proved before training: it answers as the original with the other layers skipped. The saved "
         "folder was loaded by stock transformers in a fresh process, and answers the same.",
     ]
+    if selection.reason:
+        notes.append(f"Why these layers. {selection.reason}")
     if selection.certainty:
         notes.append(f"How sure the choice of layers is. {selection.certainty.sentence()}")
     return [*notes, *(note.replace("`", "") for note in probe_notes(scores))]

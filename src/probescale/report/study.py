@@ -9,11 +9,11 @@ from rich.table import Table as RichTable
 
 from probescale.files import size_text
 from probescale.report.table import Table
-from probescale.report.tables import layers_text
 from probescale.study.cells import Study
 from probescale.study.planning import Estimate
 from probescale.study.results import ORIGINAL, Results, Row
 from probescale.study.scheduling import Progress
+from probescale.subsets import layers_text
 
 SHOWN = 8  # running jobs in the live table
 

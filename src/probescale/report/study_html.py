@@ -9,12 +9,11 @@ from typing import Any
 from probescale.probing.scores import load_scores
 from probescale.report.page import Column, Page, place, render
 from probescale.report.study import grouped, study_notes
-from probescale.report.tables import layers_text
 from probescale.study.cells import Study
 from probescale.study.comparing import Comparison
 from probescale.study.folder import StudyFolder
 from probescale.study.results import ORIGINAL, Results, Row
-from probescale.subsets import Subset
+from probescale.subsets import Subset, layers_text
 
 ENOUGH = 0.95  # of the original's metric: the answer that the page points out
 COLUMNS: tuple[Column, ...] = (

@@ -10,6 +10,7 @@ from probescale.recovery.trace import Trace
 from probescale.report.table import Table, between
 from probescale.selection.calibration import Calibration
 from probescale.selection.select import Selection
+from probescale.subsets import layers_text
 
 BARS = "▁▂▃▄▅▆▇█"
 
@@ -73,6 +74,8 @@ def selection_table(selection: Selection) -> Table:
         ("dropped", layers_text(selection.dropped) or "none"),
         ("score", f"{selection.score:.4f}"),
     ]
+    if selection.reason:
+        rows.append(("why", selection.reason))
     if selection.certainty:
         rows.append(("certainty", selection.certainty.sentence()))
     if selection.params is not None and selection.params_original is not None:
@@ -130,18 +133,3 @@ def calibration_table(learnt: Calibration) -> Table:
         rows.append(("note", "no probe rises with what was measured: the weights are equal"))
     title = f"Weights from {learnt.points} measured subnetworks; errors are left-one-out, in points"
     return Table(title, ("probe", "weight"), tuple(rows))
-
-
-def layers_text(layers: Sequence[int]) -> str:
-    """Runs of layers written short.
-
-    >>> layers_text([1, 2, 3, 7])
-    '1-3, 7'
-    """
-    runs: list[list[int]] = []
-    for layer in layers:
-        if runs and layer == runs[-1][-1] + 1:
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
-    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -22,6 +22,7 @@ class Evidence:
     influence: Sequence[float] | None = None  # 1 - cos of a layer's input and output
     angles: Sequence[Sequence[float]] | None = None  # (L + 1, L + 1) between the states at two places
     subnetworks: Mapping[Subset, float] = field(default_factory=dict)  # what probes find at the end of these
+    trials: Mapping[Subset, float] = field(default_factory=dict)  # loss after a short training
     seed: int = 0  # of random draws
 
     @property

@@ -38,6 +38,7 @@ class Selection(Record):
     dropped: tuple[int, ...]
     score: float  # sum of relevance over the kept layers
     certainty: Certainty | None = None  # where the scores were resampled and the strategy goes by them
+    reason: str = ""  # in a sentence, where it was chosen by trials
     params: int | None = None  # None: the sizes of the layers are not known
     params_original: int | None = None
     ratio_total: float | None = None  # of all parameters, embeddings and head included
@@ -74,7 +75,7 @@ def select(
     if kept is None:
         raise _nothing_fits(strategy, evidence, structure, limits, budget)
     certainty = None
-    if resamples and STRATEGIES[strategy].reads not in ("nothing", "flow"):
+    if resamples and STRATEGIES[strategy].reads not in ("nothing", "flow", "trials"):
         again = [_best(one, strategy, sizes, structure, limits) for one in resamples]
         certainty = certainty_of(kept, evidence.layers, [subset for subset in again if subset])
     found = describe(kept, evidence.relevance, budget, parameters, strategy, provenance, costs)

@@ -22,7 +22,7 @@ from probescale.subsets import Subset, blocks_of
 
 Choose = Callable[[Evidence, int, Structure], Iterator[Subset]]
 T = TypeVar("T")
-Reads = Literal["nothing", "relevance", "flow", "blocks", "search", "all subsets"]
+Reads = Literal["nothing", "relevance", "flow", "blocks", "search", "all subsets", "trials"]
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,18 @@ def exhaustive(evidence: Evidence, k: int, structure: Structure) -> Iterator[Sub
     if missing := [subset for subset in subsets if subset not in evidence.subnetworks]:
         raise not_probed("exhaustive", missing[0], structure)
     yield from sorted(subsets, key=lambda subset: -evidence.subnetworks[subset])
+
+
+@strategy("trials")
+def tried(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """What other rules propose, each trained for a short while: the one that learns most. In runs alone."""
+    if not evidence.trials:
+        raise UserError(
+            "tried goes by short trainings, which only a run makes",
+            field=f"{structure.where}strategy",
+            hint="use `probescale run` with it, or stitched here",
+        )
+    yield from sorted((one for one in evidence.trials if len(one) == k), key=lambda one: (evidence.trials[one], one))
 
 
 def _blocks(layers: int, k: int, structure: Structure) -> list[Subset]:

@@ -1,0 +1,88 @@
+"""Runs that try candidates before they choose one."""
+
+from __future__ import annotations
+
+import pytest
+
+from probescale import pipeline
+from probescale.checks import check
+from probescale.errors import Problems, UserError
+from probescale.measuring import Measurer
+from probescale.selection.select import Selection
+from probescale.smallest import smallest
+from probescale.trying import Attempts
+
+pytestmark = pytest.mark.slow
+
+
+def raw_config(model_folder, task_files, **selection):
+    return {
+        "model": {"source": str(model_folder("bert")), "max_length": 32},
+        "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev)},
+        "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
+        "selection": {"strategy": "tried", "budget": "45%", "trial": 40, **selection},
+        "shrink": "auto",
+        "compare": ["top_k"],
+        "recovery": {"epochs": 1, "learning_rate": 1e-3},
+    }
+
+
+@pytest.fixture(scope="module")
+def tried(model_folder, task_files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("tried") / "out"
+    return out, pipeline.run(check(raw_config(model_folder, task_files)), out)
+
+
+def test_the_candidate_that_learns_most_is_kept(tried):
+    out, result = tried
+    trials = Attempts.load(out / "trials.json")
+    losses = [one.loss for one in trials.attempts]
+    assert losses == sorted(losses)
+    assert len({(one.shrink, one.kept) for one in trials.attempts}) == len(trials.attempts) > 2
+    assert len({one.shrink for one in trials.attempts}) > 1, "the split is tried, too"
+    assert result.subnetwork.kept == trials.best.kept
+    assert result.subnetwork.params <= 0.45 * result.original.params
+    split = f"; subnetworks with {trials.best.shrink}" if trials.best.shrink else ""
+    assert result.recipe.endswith(f"seed 0{split}"), "models that are compared have the same split"
+
+
+def test_it_says_why(tried):
+    out, _ = tried
+    chosen, said = Selection.load(out / "selection.json"), Attempts.load(out / "trials.json").sentence()
+    assert (chosen.strategy, chosen.reason, chosen.certainty) == ("tried", said, None)
+    for page in ("report.md", "model/README.md"):
+        assert said in (out / page).read_text()
+    assert "Why these layers" in (out / "report.html").read_text()
+
+
+def test_what_was_tried_is_not_trained_again(model_folder, task_files, tmp_path, tried, monkeypatch):
+    config = check(raw_config(model_folder, task_files))
+    real, done = Measurer.attempt, []
+
+    def stop_after_two(self, *given):
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(given)
+        return real(self, *given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Measurer, "attempt", stop_after_two)
+        with pytest.raises(KeyboardInterrupt):
+            pipeline.run(config, tmp_path / "out")
+    after = []
+    monkeypatch.setattr(Measurer, "attempt", lambda self, *given: after.append(given) or real(self, *given))
+    pipeline.run(config, tmp_path / "out")
+    whole = Attempts.load(tried[0] / "trials.json")
+    assert len(after) == len(whole.attempts) - 2
+    assert Attempts.load(tmp_path / "out" / "trials.json") == whole
+
+
+def test_where_it_does_not_go(cli, model_folder, task_files, tmp_path, tried):
+    raw = raw_config(model_folder, task_files)
+    with pytest.raises(Problems, match="in common"):
+        check(raw | {"compare": ["tried"], "selection": {"k": 2}})
+    with pytest.raises(UserError, match="all of them"):
+        smallest(check(raw | {"shrink": {}}), 0.9, tmp_path / "small")
+    found = cli("select", str(tried[0] / "scores.json"), "--strategy", "tried", "--k", "2")
+    assert found.code == 2
+    assert "only a run makes" in found.err
