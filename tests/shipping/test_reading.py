@@ -28,6 +28,13 @@ def test_a_first_line_that_cannot_be_read(data):
         read(data, "csv")
 
 
+@pytest.mark.parametrize(
+    ("kind", "data"), [("csv", "text\na\nb\n"), ("lines", "a\nb\n"), ("jsonl", '{"text": "a"}\n{"text": "b"}\n')]
+)
+def test_a_byte_order_mark_is_no_part_of_the_first_line(kind, data):
+    assert [line.text for line in read(data.encode("utf-8-sig"), kind)] == ["a", "b"]
+
+
 def test_a_text_of_a_megabyte_in_a_table():
     assert [len(line.text) for line in read(b"text\n" + b"a" * 1_000_000 + b"\n", "csv")] == [1_000_000]
 

@@ -37,6 +37,17 @@ def test_gzip_and_byte_order_mark(tmp_path):
     assert read(file) == {"text": ["å"], "label": ["1"]}
 
 
+def test_a_byte_order_mark_in_every_kind_of_text_file(tmp_path):
+    words: dict[str, str | int] = {"text": 1, "label": 2}
+    for name, written, roles, wanted in (
+        ("a.tsv", "text\tlabel\na\t1\n", None, {"text": ["a"], "label": ["1"]}),
+        ("a.jsonl", '{"text": "a", "label": 1}\n', None, {"text": ["a"], "label": [1]}),
+        ("a.conll", "The\tDT\n", words, {"text": [["The"]], "label": [["DT"]]}),
+    ):
+        (tmp_path / name).write_text(written, encoding="utf-8-sig")
+        assert (read(tmp_path / name, roles) if roles else read(tmp_path / name)) == wanted, name
+
+
 def test_jsonl_parquet_arrow(tmp_path):
     rows = [{"text": "a", "label": 1}, {"text": "b", "label": 0}]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n\n")
