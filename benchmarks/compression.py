@@ -44,7 +44,7 @@ RECIPE = {
 }
 OURS = "tried"
 BASELINES = ("bottom_k", "top_k", "uniform_k", "block_influence", "stitched")  # stitched: ours without trials
-TRIAL = {"sst2": 5000, "qnli": 3000}  # texts that a candidate learns from
+TRIAL = {"sst2": None, "qnli": 3000}  # texts that a candidate learns from, if not as many as usual
 BUDGET = {"1x": "100%"}
 ORDER = ("5x", "10x", "3x", "2x")
 MAX_LENGTH = 128
@@ -150,22 +150,24 @@ def _ready(name: str, seed: int, recipe: str) -> tuple[Any, Any]:
     return prepare(config_of(Job(name, seed, "1x", recipe=recipe)))
 
 
-def chosen(name: str, ratio: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
+def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
     """How the first seed's data split the budget, the same for all strategies, and which layers each of them keeps."""
     from probescale.measuring import Measurer
     from probescale.pipeline import scores_of, selections, shrinker_of, splits_of, trials_of
     from probescale.splitting import options, smallest
 
-    task, loaded = _ready(name, 0, "short")
+    task, loaded = _ready(name, 0, recipe)
     folder = WORK / name
-    config = config_of(Job(name, 0, ratio))
+    job = Job(name, 0, ratio, recipe=recipe)
+    config = config_of(job)
     config = config.model_copy(update={"compare": BASELINES})
     shrinker = shrinker_of(loaded, task, config)
     ways = options(shrinker, config.shrink)
     scores = scores_of(folder, loaded, task, config, {"seed": 0}, smallest(shrinker, ways))
     splits = splits_of(folder / f"split-{ratio}.json", shrinker, ways, scores, task, config, {})
-    measurer = Measurer(folder, shrinker, splits[0], task, config, ground=_work(Job(name, 0, ratio)))
-    trials = trials_of(folder / f"trials-{ratio}.json", measurer, splits, scores, config, {})
+    measurer = Measurer(folder, shrinker, splits[0], task, config, ground=_work(job))
+    ask_teacher(job, measurer)
+    trials = trials_of(folder / f"trials-{ratio}-{recipe}.json", measurer, splits, scores, config, {})
     assert trials
     print(f"{name} {ratio}: {trials.sentence()}", flush=True)
     found = selections(scores, shrinker.parameters(trials.best.shrink), config, {}, {}, trials)
@@ -240,18 +242,18 @@ def plan_of(job: Job) -> tuple[Any, tuple[int, ...]]:
 
 
 def _plan_path(job: Job) -> Path:
-    return WORK / job.study / f"plan-{job.ratio}-{job.strategy}.json"
+    return WORK / job.study / f"plan-{job.ratio}-{job.recipe}-{job.strategy}.json"
 
 
 def make_plans(jobs: list[Job]) -> None:
     """Before the workers start: which layers and which split every row has."""
-    for name, ratio in dict.fromkeys((job.study, job.ratio) for job in jobs if not _plan_path(job).exists()):
-        if ratio != "1x":
-            shrink, found = chosen(name, ratio)
-            for strategy, kept in found.items():
-                path = _plan_path(Job(name, 0, ratio, strategy))
-                path.write_text(json.dumps({"shrink": shrink.model_dump(), "kept": kept}))
-            print(f"{name} {ratio}: {shrink}, {found}", flush=True)
+    missing = (job for job in jobs if job.ratio != "1x" and not _plan_path(job).exists())
+    for name, ratio, recipe in dict.fromkeys((job.study, job.ratio, job.recipe) for job in missing):
+        shrink, found = chosen(name, ratio, recipe)
+        for strategy, kept in found.items():
+            path = _plan_path(Job(name, 0, ratio, strategy, recipe=recipe))
+            path.write_text(json.dumps({"shrink": shrink.model_dump(), "kept": kept}))
+        print(f"{name} {ratio} {recipe}: {shrink}, {found}", flush=True)
 
 
 def known() -> dict[Job, dict[str, Any]]:

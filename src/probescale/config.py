@@ -259,8 +259,12 @@ class SelectionConfig(Section):
         gt=0,
         description="Most that stitched_search and exhaustive may cost, in passes of the sample through the model.",
     )
-    trial: Int = Field(
-        default=5000, ge=20, le=10**9, description="Most texts that a candidate of the strategy tried learns from."
+    trial: Int | None = Field(
+        default=None,
+        ge=20,
+        le=10**9,
+        description="Texts that a candidate of the strategy tried learns from. Left out: a tenth of what the recipe "
+        "reads, and 5,000 at least, as far as there are so many.",
     )
     length: Int = Field(default=128, ge=1, le=10**6, description="Tokens of a text, where time or operations count.")
     batch_size: Int = Field(default=1, ge=1, le=10**6, description="Texts in a batch, where time counts.")

@@ -218,7 +218,7 @@ def trials_of(
             return None
         return fitting(evidence, budget, measurer.shrinker.parameters(shrink), rule, costs, structure)
 
-    return try_out(path, measurer, splits, propose, config.selection.trial)
+    return try_out(path, measurer, splits, propose)
 
 
 def splits_of(

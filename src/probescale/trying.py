@@ -12,10 +12,13 @@ from pathlib import Path
 from probescale.files import Record
 from probescale.measuring import Measurer
 from probescale.models.shrink import Shrink
+from probescale.recovery.recover import aside
 from probescale.subsets import Subset, layers_text
 
 RULES = ("stitched", "bottom_k", "uniform_k", "alternate", "marginal", "block_influence", "contiguous")
 SPLITS = 3  # ways to share the budget out
+LEAST = 5000  # texts
+SHARE = 0.1  # of what the recipe reads: who learns fast is not always who ends best
 
 Propose = Callable[[Shrink, str], Subset | None]  # what a rule keeps beside parts of such a size; None: nothing fits
 
@@ -52,8 +55,9 @@ class Attempts(Record):
         return f"{said}; next: layers {layers_text(after.kept)} ({after.rule}; {after.shrink}), {after.loss:.4f}."
 
 
-def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Propose, texts: int) -> Attempts:
+def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Propose) -> Attempts:
     """Train the candidates, at most `SPLITS` of the ways among them; what was tried before an interruption counts."""
+    texts = _enough(measurer)
     found = Attempts.load(path) if path.exists() else Attempts(texts=texts)
 
     def attempt(shrink: Shrink, rule: str) -> None:
@@ -72,3 +76,10 @@ def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Pro
     for shrink in ways[1:SPLITS]:
         attempt(shrink, winner)
     return found
+
+
+def _enough(measurer: Measurer) -> int:
+    """Texts that a candidate learns from."""
+    config, there = measurer.config, len(measurer.task.train) + len(measurer.unlabelled or ())
+    wanted = config.selection.trial or max(LEAST, round(SHARE * config.recovery.epochs * there))
+    return min(wanted, there - aside(there))

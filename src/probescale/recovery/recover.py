@@ -87,11 +87,20 @@ def attempt(
     """Train the model in place for a short while, on so many inputs; how far it is then from the truth on others."""
     inputs, objective, _ = _asked(loaded, train, recipe, lessons, kept, max_length)
     order = np.random.default_rng(seed).permutation(len(inputs)).tolist()
-    aside = max(min(TRIAL_HELD_OUT, len(order) // 5), 1)
-    held, used = order[:aside], order[aside : aside + texts]
+    first = aside(len(order))
+    held, used = order[:first], order[first : first + texts]
     short = recipe.model_copy(update={"epochs": 1, "tracking": ()})
     with _dropout(loaded.model, recipe.dropout):
         return share(_attempt, loaded, inputs, used, held, objective, short, seed, title)
+
+
+def aside(inputs: int) -> int:
+    """How many of them a short training is judged on.
+
+    >>> aside(120), aside(60_000)
+    (24, 1000)
+    """
+    return max(min(TRIAL_HELD_OUT, inputs // 5), 1)
 
 
 def _attempt(
