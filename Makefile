@@ -37,7 +37,6 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 real-weights: $(READY)        ## real models for the tests marked `real`, where ../shared/tools is present
-	$(BIN)/pip install -q -c constraints.txt onnx gguf
 	for name in minilm granite mpnet t5; do \
 	  [ -e .cache/real-weights/$$name/config.json ] || $(BIN)/python ../shared/tools/real-weights $$name .cache/real-weights/$$name || exit 1; done
 	[ -e .cache/real-weights/smollm2 ] || { \

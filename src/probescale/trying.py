@@ -1,12 +1,13 @@
 """Try before choosing: what the rules propose is trained for a short while, and what learns most is kept.
 
-First the layers: one subnetwork a rule, all made smaller in the same way. Then the split of the budget: the rule that
-won, with fewer or more layers beside wider or narrower parts.
+First the layers: one subnetwork a rule, all made smaller in the same way. Then the split of the budget: the two rules
+that did best, with fewer or more layers beside wider or narrower parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from pathlib import Path
 
 from probescale.files import Record
@@ -17,6 +18,7 @@ from probescale.subsets import Subset, layers_text
 
 RULES = ("stitched", "bottom_k", "uniform_k", "alternate", "marginal", "block_influence", "contiguous")
 SPLITS = 3  # ways to share the budget out
+WINNERS = 2  # rules that also propose beside other parts
 LEAST = 5000  # texts
 SHARE = 0.1  # of what the recipe reads: who learns fast is not always who ends best
 
@@ -72,9 +74,9 @@ def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Pro
 
     for rule in RULES:
         attempt(ways[0], rule)
-    winner = min((one for one in found.attempts if one.shrink == ways[0]), key=lambda one: one.loss).rule
-    for shrink in ways[1:SPLITS]:
-        attempt(shrink, winner)
+    best = [one.rule for one in found.attempts if one.shrink == ways[0]][:WINNERS]
+    for shrink, rule in product(ways[1:SPLITS], best):
+        attempt(shrink, rule)
     return found
 
 
