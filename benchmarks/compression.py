@@ -44,7 +44,7 @@ RECIPE = {
 }
 OURS = "tried"
 BASELINES = ("bottom_k", "top_k", "uniform_k", "block_influence", "stitched")  # stitched: ours without trials
-TRIAL = {"sst2": None, "qnli": 3000}  # texts that a candidate learns from, if not as many as usual
+TRIAL = {("qnli", "5x"): 3000, ("qnli", "10x"): 6000}  # texts that a candidate reads, if not as many as usual
 BUDGET = {"1x": "100%"}
 ORDER = ("5x", "10x", "3x", "2x")
 MAX_LENGTH = 128
@@ -133,7 +133,7 @@ def config_of(job: Job) -> Any:  # noqa: ANN401
                 "strategy": job.strategy,
                 "budget": BUDGET.get(job.ratio, job.ratio),
                 "sample": 750,
-                "trial": TRIAL[study.task],
+                "trial": TRIAL.get((study.task, job.ratio)),
             },
             "shrink": {} if job.ratio == "1x" else shrink,
             "recovery": recipe,

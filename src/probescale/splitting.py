@@ -24,7 +24,7 @@ from probescale.tasks.task import Task
 
 COVERED = (1.0, 0.999, 0.995, 0.99, 0.98, 0.95)  # shares of the texts' tokens that stay one piece
 NARROWER = (2, 3, 4, 6)  # the embeddings' width, divided by these
-FEWER = (2, 4)  # the feed-forward units, divided by these
+FEWER = (2, 4, 8)  # the feed-forward units, divided by these
 SHOWN = 10
 
 

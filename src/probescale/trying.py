@@ -83,5 +83,6 @@ def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Pro
 def _enough(measurer: Measurer) -> int:
     """Texts that a candidate learns from."""
     config, there = measurer.config, len(measurer.task.train) + len(measurer.unlabelled or ())
-    wanted = config.selection.trial or max(LEAST, round(SHARE * config.recovery.epochs * there))
-    return min(wanted, there - aside(there))
+    if config.selection.trial:
+        return config.selection.trial
+    return min(max(LEAST, round(SHARE * config.recovery.epochs * there)), there - aside(there))

@@ -84,12 +84,15 @@ def attempt(
     seed: int = 0,
     title: str = "trying",
 ) -> float:
-    """Train the model in place for a short while, on so many inputs; how far it is then from the truth on others."""
+    """Train the model in place for a short while; how far it is then from the truth on inputs that were set aside.
+
+    `texts`: how many it reads, some of them again where there are fewer.
+    """
     inputs, objective, _ = _asked(loaded, train, recipe, lessons, kept, max_length)
     order = np.random.default_rng(seed).permutation(len(inputs)).tolist()
     first = aside(len(order))
     held, used = order[:first], order[first : first + texts]
-    short = recipe.model_copy(update={"epochs": 1, "tracking": ()})
+    short = recipe.model_copy(update={"epochs": max(round(texts / len(used)), 1), "tracking": ()})
     with _dropout(loaded.model, recipe.dropout):
         return share(_attempt, loaded, inputs, used, held, objective, short, seed, title)
 
