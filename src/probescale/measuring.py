@@ -161,8 +161,9 @@ class Measurer:
         remove_folder(self._checkpoints(kept, whole=False))
 
     def made_smaller(self, shrink: Shrink) -> Measurer:
-        """The same for subnetworks that are made smaller in another way."""
+        """The same for subnetworks that are made smaller in another way. The original is trained before."""
         other = copy.copy(self)
+        other.parent = self.parent  # loaded once for all
         other.shrink, other.parameters, other.held = shrink, self.shrinker.parameters(shrink), None
         return other
 

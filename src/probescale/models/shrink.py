@@ -50,12 +50,15 @@ class Shrinker:
     def __init__(self, loaded: LoadedModel, texts: Data, *, max_length: int = 128) -> None:
         self.loaded, self.texts, self.max_length = loaded, texts, max_length
         self.whole = count_parameters(loaded.model, loaded.family)
+        self._last: Shrinker | None = None
 
     def of(self, other: LoadedModel) -> Shrinker:
-        """The same for other weights of the same model."""
+        """The same for other weights of the same model; what it has read is kept for the next one who asks."""
         if other is self.loaded:
             return self
-        return Shrinker(other, self.texts, max_length=self.max_length)
+        if self._last is None or self._last.loaded is not other:
+            self._last = Shrinker(other, self.texts, max_length=self.max_length)
+        return self._last
 
     @cached_property
     def counts(self) -> Counter[str]:
