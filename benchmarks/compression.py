@@ -44,7 +44,7 @@ RECIPE = {
 }
 OURS = "tried"
 BASELINES = ("bottom_k", "top_k", "uniform_k", "block_influence", "stitched")  # stitched: ours without trials
-TRIAL = {("qnli", "5x"): 3000, ("qnli", "10x"): 6000}  # texts that a candidate reads, if not as many as usual
+TRIAL = {("qnli", "5x"): 3000, ("qnli", "10x"): 20_000}  # texts that a candidate reads, if not as many as usual
 BUDGET = {"1x": "100%"}
 ORDER = ("5x", "10x", "3x", "2x")
 MAX_LENGTH = 128

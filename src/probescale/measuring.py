@@ -167,8 +167,8 @@ class Measurer:
         other.shrink, other.parameters, other.held = shrink, self.shrinker.parameters(shrink), None
         return other
 
-    def attempt(self, name: str, kept: Subset, texts: int) -> float:
-        """How far a subnetwork is from what it should learn, after a short training on so many texts."""
+    def attempt(self, name: str, kept: Subset, texts: int) -> tuple[float, float]:
+        """How far a subnetwork is from what it should learn after a short training, and who learns nothing."""
         config, lessons = self.config, self._lessons()
         options = {"max_length": config.model.max_length, "seed": config.seed, "title": f"trying: {name}"}
         return attempt(

@@ -1,13 +1,12 @@
 """Try before choosing: what the rules propose is trained for a short while, and what learns most is kept.
 
-First the layers: one subnetwork a rule, all made smaller in the same way. Then the split of the budget: the two rules
-that did best, with fewer or more layers beside wider or narrower parts.
+First the split of the budget: fewer or more layers beside wider or narrower parts, all proposed by one rule. Then, with
+the best split, one subnetwork a rule. Where nobody learns anything in so short a time, probes decide.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import product
 from pathlib import Path
 
 from probescale.files import Record
@@ -18,9 +17,9 @@ from probescale.subsets import Subset, layers_text
 
 RULES = ("stitched", "bottom_k", "uniform_k", "alternate", "marginal", "block_influence", "contiguous")
 SPLITS = 3  # ways to share the budget out
-WINNERS = 2  # rules that also propose beside other parts
 LEAST = 5000  # texts
 SHARE = 0.1  # of what the recipe reads: who learns fast is not always who ends best
+CLEAR = 0.95  # of the loss of who learns nothing: below it, something was learnt
 
 Propose = Callable[[Shrink, str], Subset | None]  # what a rule keeps beside parts of such a size; None: nothing fits
 
@@ -35,53 +34,61 @@ class Attempt(Record):
 
 
 class Attempts(Record):
-    """All that was tried, the best first. Saved as trials.json."""
+    """All that was tried, in this order: the first is what probes would choose. Saved as trials.json."""
 
     attempts: tuple[Attempt, ...] = ()
     texts: int
+    nothing: float = 0.0  # the loss of giving every text the same answer
+
+    @property
+    def clear(self) -> bool:
+        return min(one.loss for one in self.attempts) < CLEAR * self.nothing
 
     @property
     def best(self) -> Attempt:
-        return self.attempts[0]
+        return min(self.attempts, key=lambda one: one.loss) if self.clear else self.attempts[0]
 
     def sentence(self) -> str:
-        best, *others = self.attempts
-        said = (
-            f"{len(self.attempts)} candidates learnt for a short while from {self.texts:,} texts each. Layers "
+        best, number = self.best, len(self.attempts)
+        if not self.clear:
+            return (
+                f"None of {number} candidates learnt anything in {self.texts:,} texts, so probes decided: layers "
+                f"{layers_text(best.kept)}. A larger selection.trial may tell more."
+            )
+        after = sorted(self.attempts, key=lambda one: one.loss)[1:2]
+        beside = [f"; next: layers {layers_text(one.kept)} ({one.rule}; {one.shrink}), {one.loss:.4f}" for one in after]
+        return (
+            f"{number} candidates learnt for a short while from {self.texts:,} texts each. Layers "
             f"{layers_text(best.kept)} (proposed by {best.rule}) came nearest to what was to be learnt: loss "
-            f"{best.loss:.4f} on other texts"
+            f"{best.loss:.4f} on other texts{''.join(beside)}."
         )
-        if not others:
-            return f"{said}."
-        after = others[0]
-        return f"{said}; next: layers {layers_text(after.kept)} ({after.rule}; {after.shrink}), {after.loss:.4f}."
 
 
 def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Propose) -> Attempts:
-    """Train the candidates, at most `SPLITS` of the ways among them; what was tried before an interruption counts."""
-    texts = _enough(measurer)
-    found = Attempts.load(path) if path.exists() else Attempts(texts=texts)
+    """Train the candidates; what was tried before an interruption counts. The first of the ways is what probes say."""
+    found = Attempts.load(path) if path.exists() else Attempts(texts=_enough(measurer))
 
     def attempt(shrink: Shrink, rule: str) -> None:
         nonlocal found
         kept = propose(shrink, rule)
         if kept is None or (shrink, kept) in [(one.shrink, one.kept) for one in found.attempts]:
             return
-        loss = measurer.made_smaller(shrink).attempt(f"{rule}, {len(kept)} layers", kept, texts)
-        every = (*found.attempts, Attempt(shrink=shrink, kept=kept, rule=rule, loss=round(loss, 6)))
-        found = Attempts(attempts=tuple(sorted(every, key=lambda one: one.loss)), texts=texts)
+        loss, nothing = measurer.made_smaller(shrink).attempt(f"{rule}, {len(kept)} layers", kept, found.texts)
+        one = Attempt(shrink=shrink, kept=kept, rule=rule, loss=round(loss, 6))
+        found = Attempts(attempts=(*found.attempts, one), texts=found.texts, nothing=round(nothing, 6))
         found.save(path)
 
-    for rule in RULES:
-        attempt(ways[0], rule)
-    best = [one.rule for one in found.attempts if one.shrink == ways[0]][:WINNERS]
-    for shrink, rule in product(ways[1:SPLITS], best):
-        attempt(shrink, rule)
+    rules = [rule for rule in RULES if propose(ways[0], rule)]
+    for shrink in ways[:SPLITS]:
+        attempt(shrink, rules[0])
+    best = found.best.shrink
+    for rule in rules[1:]:
+        attempt(best, rule)
     return found
 
 
 def _enough(measurer: Measurer) -> int:
-    """Texts that a candidate learns from."""
+    """Texts that a candidate reads."""
     config, there = measurer.config, len(measurer.task.train) + len(measurer.unlabelled or ())
     if config.selection.trial:
         return config.selection.trial

@@ -75,3 +75,11 @@ def test_states_are_compared_by_share_of_their_length():
     found = torch.tensor([[[0.0, 2.0]], [[3.0, 4.0]]])
     assert objective.state_loss(found, torch.tensor([1, 0])).item() == 0
     assert objective.state_loss(found, torch.tensor([0, 1])).item() == pytest.approx((13 / 25 + 13 / 4) / 2)
+
+
+def test_the_best_single_answer():
+    mixed = Objective(torch.tensor([0.0, NAN, 1.0]), answers=ANSWERS)
+    shares = (torch.tensor([1.0, 0.0]) + ANSWERS[1].softmax(-1) + torch.tensor([0.0, 1.0])) / 3
+    torch.testing.assert_close(mixed.constant(LOGITS, ROWS).softmax(-1), shares.expand(3, 2))
+    numbers = Objective(torch.tensor([1.0, NAN, 3.0]), quantity=True, answers=torch.tensor([[9.0], [5.0], [9.0]]))
+    assert numbers.constant(LOGITS[:, :1], ROWS).flatten().tolist() == [3.0, 3.0, 3.0]

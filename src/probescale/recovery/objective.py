@@ -36,6 +36,21 @@ class Objective:
             losses = (1 - share) * hard + share * self._soft(logits, answers.nan_to_num())
         return (weights * losses).sum() / weights.sum().clamp(min=1)
 
+    def constant(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """The one answer that is nearest to all of them, in place of such logits."""
+        labels = self.labels[rows.cpu()]
+        known = ~labels.isnan()
+        wanted = torch.full(logits.shape, torch.nan)
+        if self.quantity:
+            wanted[known, 0] = labels[known]
+        else:
+            wanted[known] = functional.one_hot(labels[known].long(), logits.shape[1]).float()
+        if self.answers is not None:
+            answers = self.answers[rows.cpu()]
+            wanted = torch.where(wanted.isnan(), answers if self.quantity else answers.softmax(-1), wanted)
+        mean = wanted.nanmean(0)
+        return (mean if self.quantity else mean.clamp(min=1e-6).log()).expand_as(logits).to(logits)
+
     def counted(self, rows: Tensor) -> int:
         """How many of these rows (-1: none) there is anything to learn for."""
         rows = rows[rows >= 0].cpu()

@@ -83,8 +83,9 @@ def attempt(
     max_length: int = 128,
     seed: int = 0,
     title: str = "trying",
-) -> float:
-    """Train the model in place for a short while; how far it is then from the truth on inputs that were set aside.
+) -> tuple[float, float]:
+    """Train the model in place for a short while; its loss then on inputs that were set aside, and that of who gives
+    all of them the same answer.
 
     `texts`: how many it reads, some of them again where there are fewer.
     """
@@ -115,9 +116,10 @@ def _attempt(
     recipe: RecoveryConfig,
     seed: int,
     title: str,
-) -> float:
+) -> tuple[float, float]:
     _train(loaded, inputs, used, [], objective, recipe, seed, title)
-    return _held_out_loss(loaded, inputs, held, objective)
+    answers, rows = _held_out(loaded, inputs, held)
+    return objective.loss(answers, rows).item(), objective.loss(objective.constant(answers, rows), rows).item()
 
 
 def _asked(
@@ -193,7 +195,7 @@ def _train(
         )
         if held:
             by_labels = replace(objective, answers=None)
-            loss = lambda: _held_out_loss(loaded, inputs, held, by_labels)  # noqa: E731
+            loss = lambda: by_labels.loss(*_held_out(loaded, inputs, held)).item()  # noqa: E731
             trainer.add_callback(EarlyStop(loaded.model, loss, recipe.patience, checkpoints))
         if checkpoints:
             trainer.add_callback(Checkpoints(checkpoints))
@@ -211,10 +213,11 @@ def _train(
     return losses_of(trainer.state.log_history)
 
 
-def _held_out_loss(loaded: LoadedModel, inputs: Inputs, held: Sequence[int], objective: Objective) -> float:
+def _held_out(loaded: LoadedModel, inputs: Inputs, held: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the model answers there, and the numbers of the rows."""
     answers = torch.from_numpy(answers_of(loaded, inputs, only=held, title="validating"))
     rows = torch.nonzero(~answers[:, 0].isnan()).flatten()
-    return objective.loss(answers[rows], rows).item()
+    return answers[rows], rows
 
 
 @contextmanager
