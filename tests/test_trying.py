@@ -60,7 +60,10 @@ def test_it_says_why(tried):
     assert (chosen.strategy, chosen.reason, chosen.certainty) == ("tried", said, None)
     for page in ("report.md", "model/README.md"):
         assert said in (out / page).read_text()
-    assert "Why these layers" in (out / "report.html").read_text()
+    page = (out / "report.html").read_text()
+    assert "Why these layers" in page
+    assert '"chosen":"tried"' in page.replace('": ', '":')
+    assert f'"name":"tried","choices":[{{"k":{chosen.k}' in page.replace('": ', '":').replace(", ", ",")
 
 
 def test_what_was_tried_is_not_trained_again(model_folder, task_files, tmp_path, tried, monkeypatch):

@@ -57,7 +57,7 @@ def run_page(
             rows=[_row(name, one, answer=one is chosen) for name, one in models.items()],
             columns=[(key, title or metric, kind) for key, title, kind in COLUMNS],
             bars="95 % over resampled dev examples.",
-            places=[place(result.task, scores, result.strategy, selection.k, metric, measured, parameters)],
+            places=[place(result.task, scores, result.strategy, selection.kept, metric, measured, parameters)],
             changed=_changed(changed),
             notes=[*_notes(scores, selection, result), *([bias_sentence(bias)] if bias else [])],
             record=_record(result),

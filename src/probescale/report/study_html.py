@@ -117,10 +117,14 @@ def _places(folder: StudyFolder, study: Study, rows: Sequence[Row]) -> list[dict
             continue
         values: dict[Subset, list[float]] = {}
         for row in here:
-            values.setdefault(tuple(int(layer) for layer in row.layers.split()), []).append(row.value)
+            values.setdefault(_layers(row), []).append(row.value)
         measured = {kept: mean(several) for kept, several in values.items()}
-        k = next((row.k for row in here if row.strategy == one.strategy), 1)
+        kept = next((_layers(row) for row in here if row.strategy == one.strategy), (1,))
         name = f"{one.model}, {one.task}"
         metric = here[0].metric.replace("_", " ")
-        places[one.model, one.task] = place(name, load_scores(path), one.strategy, k, metric, measured)
+        places[one.model, one.task] = place(name, load_scores(path), one.strategy, kept, metric, measured)
     return list(places.values())
+
+
+def _layers(row: Row) -> Subset:
+    return tuple(int(layer) for layer in row.layers.split())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ from probescale.errors import UserError
 from probescale.models.parameters import Parameters
 from probescale.probing.scores import ProbeScores
 from probescale.selection.budget import parse_budget
-from probescale.selection.evidence import evidence_of
+from probescale.selection.evidence import Evidence, evidence_of
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import Structure
@@ -58,7 +59,7 @@ def place(
     name: str,
     scores: ProbeScores,
     strategy: str,
-    k: int,
+    kept: Subset,
     metric: str,
     measured: Mapping[Subset, float],
     parameters: Parameters | None = None,
@@ -66,11 +67,16 @@ def place(
     """One model on one task: the probes, and what every method that has what it needs would keep."""
     probed = scores.subnetworks
     expected = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
+    evidence = evidence_of(scores)
+    if STRATEGIES[strategy].reads == "trials":  # at this size alone
+        evidence = replace(evidence, trials={kept: 0.0})
     methods = [
         {"name": one, "choices": found}
         for one, known in STRATEGIES.items()
-        if known.reads in ("nothing", "relevance") or getattr(scores, NEEDS.get(known.reads, "none"), None)
-        if (found := _choices(scores, parameters or scores.parameters, one, expected, measured))
+        if known.reads in ("nothing", "relevance")
+        or getattr(scores, NEEDS.get(known.reads, "none"), None)
+        or (known.reads == "trials" and evidence.trials)
+        if (found := _choices(evidence, parameters or scores.parameters, one, expected, measured))
     ]
     probes = [
         {"name": one, "scores": probe.scores, **_band(probe.measures.get(probe.metric))}
@@ -79,7 +85,7 @@ def place(
     return {
         "name": name,
         "layers": scores.layers,
-        "k": k,
+        "k": len(kept),
         "chosen": strategy,
         "metric": metric,
         "how": "what a probe at its end reaches before any training",
@@ -94,15 +100,15 @@ def _band(curve: Any) -> dict[str, Any]:  # noqa: ANN401 - a Curve, where the sc
 
 
 def _choices(
-    scores: ProbeScores,
+    evidence: Evidence,
     parameters: Parameters | None,
     strategy: str,
     expected: Mapping[Subset, float],
     measured: Mapping[Subset, float],
 ) -> list[dict[str, Any]]:
     """For every number of layers; those that the method cannot choose are left out."""
-    evidence, found = evidence_of(scores), []
-    for k in range(1, scores.layers + 1):
+    found = []
+    for k in range(1, evidence.layers + 1):
         try:
             one = select(evidence, parse_budget(k=k), parameters, strategy, structure=Structure())
         except UserError:
