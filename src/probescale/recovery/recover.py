@@ -195,7 +195,7 @@ def _train(
         )
         if held:
             by_labels = replace(objective, answers=None)
-            loss = lambda: by_labels.loss(*_held_out(loaded, inputs, held)).item()  # noqa: E731
+            loss = lambda: _held_out_loss(loaded, inputs, held, by_labels)  # noqa: E731
             trainer.add_callback(EarlyStop(loaded.model, loss, recipe.patience, checkpoints))
         if checkpoints:
             trainer.add_callback(Checkpoints(checkpoints))
@@ -211,6 +211,10 @@ def _train(
             hint=f"choose a smaller one than {recipe.learning_rate:g}",
         )
     return losses_of(trainer.state.log_history)
+
+
+def _held_out_loss(loaded: LoadedModel, inputs: Inputs, held: Sequence[int], objective: Objective) -> float:
+    return objective.loss(*_held_out(loaded, inputs, held)).item()
 
 
 def _held_out(loaded: LoadedModel, inputs: Inputs, held: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
