@@ -1,7 +1,8 @@
 """Try before choosing: what the rules propose is trained for a short while, and what learns most is kept.
 
 First the split of the budget: fewer or more layers beside wider or narrower parts, all proposed by one rule. Then, with
-the best split, one subnetwork a rule. Where nobody learns anything in so short a time, probes decide.
+the best split, one subnetwork a rule. Then the split again, by the best rule, until neither gains from the other. Where
+nobody learns anything in so short a time, probes decide.
 """
 
 from __future__ import annotations
@@ -66,25 +67,36 @@ class Attempts(Record):
 
 def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Propose) -> Attempts:
     """Train the candidates; what was tried before an interruption counts. The first of the ways is what probes say."""
-    found = Attempts.load(path) if path.exists() else Attempts(texts=_enough(measurer))
+    found = Attempts(texts=_enough(measurer))
+    before = Attempts.load(path) if path.exists() else found
 
     def attempt(shrink: Shrink, rule: str) -> None:
         nonlocal found
         kept = propose(shrink, rule)
-        if kept is None or (shrink, kept) in [(one.shrink, one.kept) for one in found.attempts]:
+        if kept is None or _tried(found, shrink, kept):
             return
-        loss, nothing = measurer.made_smaller(shrink).attempt(f"{rule}, {len(kept)} layers", kept, found.texts)
-        one = Attempt(shrink=shrink, kept=kept, rule=rule, loss=round(loss, 6))
+        one, nothing = _tried(before, shrink, kept), before.nothing
+        if one is None:
+            loss, nothing = measurer.made_smaller(shrink).attempt(f"{rule}, {len(kept)} layers", kept, found.texts)
+            one = Attempt(shrink=shrink, kept=kept, rule=rule, loss=round(loss, 6))
         found = Attempts(attempts=(*found.attempts, one), texts=found.texts, nothing=round(nothing, 6))
-        found.save(path)
+        if len(found.attempts) > len(before.attempts):
+            found.save(path)
 
     rules = [rule for rule in RULES if propose(ways[0], rule)]
-    for shrink in ways[:SPLITS]:
-        attempt(shrink, rules[0])
-    best = found.best.shrink
-    for rule in rules[1:]:
-        attempt(best, rule)
+    last, rule = None, rules[0]
+    while rule != last:  # another rule may like another split
+        for shrink in ways[:SPLITS]:
+            attempt(shrink, rule)
+        shrink = found.best.shrink
+        for other in rules:
+            attempt(shrink, other)
+        last, rule = rule, found.best.rule
     return found
+
+
+def _tried(found: Attempts, shrink: Shrink, kept: Subset) -> Attempt | None:
+    return next((one for one in found.attempts if (one.shrink, one.kept) == (shrink, kept)), None)
 
 
 def _enough(measurer: Measurer) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import time
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from conftest import labelled_rows, write_csv
 from probescale.errors import MachineError, UserError
 from probescale.housekeeping import cache_limit, clear, entries, keep_within
 from probescale.models.loading import load_as_saved
+from probescale.probing import cache
 from probescale.probing.cache import Store
 from probescale.probing.represent import Request, key_of, represent
 from probescale.probing.sites import sites_of
@@ -127,55 +129,55 @@ def test_a_pass_that_is_interrupted_goes_on_where_it_stopped(loaded, tmp_path, m
             np.testing.assert_allclose(rows, states[site], rtol=1e-5, atol=1e-6)
 
 
-SLOW_PROBE = """
-import sys, time
-import probescale.probing.cache as cache
-from probescale.models.loading import load_as_saved
-from probescale.probing.represent import Request, represent
-from probescale.tasks.data import Examples
-cache.NOTE_SECONDS = 0
-model, store, texts, pause = sys.argv[1:]
-loaded = load_as_saved(model)
-data = Examples(tuple(open(texts).read().splitlines()), None, (0, 1) * 20, ("a", "b"))
-passes = []
-def wait(*_):
-    passes.append(1)
-    print("batch", len(passes), flush=True)
-    time.sleep(float(pause))
-loaded.family.layers(loaded.model)[0].register_forward_pre_hook(wait)
-found = represent(loaded, [Request(data, "mean")], cache.Store(cache.Path(store)), batch_tokens=30)
-print("done", len(found[0]), flush=True)
-"""
+def probe_slowly(loaded, folder: Path, pause: float, tell: Connection) -> None:
+    """In a process of its own: what it does, batch by batch, and the rows that it has in the end."""
+    cache.NOTE_SECONDS = 0
+
+    def wait(*_):
+        tell.send("batch")
+        time.sleep(pause)
+
+    loaded.family.layers(loaded.model)[0].register_forward_pre_hook(wait)
+    tell.send(len(represent(loaded, [Request(DATA, "mean")], Store(folder), batch_tokens=30)[0]))
 
 
-def start(folder: Path, store: Path, texts: Path, pause: float) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", SLOW_PROBE, str(folder), str(store), str(texts), str(pause)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def start(loaded, folder: Path, pause: float) -> tuple[BaseProcess, Connection]:
+    fork = multiprocessing.get_context("fork")  # the libraries are there: importing them takes seconds
+    heard, tell = fork.Pipe(duplex=False)
+    process = fork.Process(target=probe_slowly, args=(loaded, folder, pause, tell))
+    process.start()
+    tell.close()
+    return process, heard
+
+
+def everything_said(heard: Connection) -> list[object]:
+    said: list[object] = []
+    with suppress(EOFError):
+        while heard.poll(120):
+            said.append(heard.recv())
+    return said
 
 
 @pytest.mark.slow
-def test_kill_9_and_two_processes_at_once(loaded, model_folder, tmp_path):
-    texts = tmp_path / "texts"
-    texts.write_text("\n".join(TEXTS))
-    store, folder = tmp_path / "store", model_folder("bert")
-    killed = start(folder, store, texts, 0.05)
-    assert killed.stdout
-    while not killed.stdout.readline().startswith("batch 12"):
-        assert killed.poll() is None
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    assert [entry.name.endswith(".partial") for entry in store.iterdir() if entry.is_dir()] == [True]
+def test_kill_9_and_two_processes_at_once(loaded, tmp_path):
+    folder = tmp_path / "store"
+    killed, heard = start(loaded, folder, 0.05)
+    for _ in range(12):
+        assert heard.recv() == "batch"
+    killed.kill()
+    killed.join()
+    assert [entry.name.endswith(".partial") for entry in folder.iterdir() if entry.is_dir()] == [True]
 
-    both = [start(folder, store, texts, 0.01) for _ in range(2)]
-    said = [process.communicate(timeout=120)[0] for process in both]
-    assert all("done 40" in text for text in said), said
-    batches = sorted(text.count("batch ") for text in said)
+    both = [start(loaded, folder, 0.01) for _ in range(2)]
+    said = [everything_said(heard) for _, heard in both]
+    assert [one[-1] for one in said] == [40, 40]
+    batches = sorted(one.count("batch") for one in said)
     assert batches[0] == 0, "the second process waited and computed nothing"
     assert 0 < batches[1] <= 30, "what the killed process had done was not done again"
 
-    found = represent(loaded, [Request(DATA, "mean")], Store(store), batch_tokens=1000)[0]
+    found = represent(loaded, [Request(DATA, "mean")], Store(folder), batch_tokens=1000)[0]
     fresh = represent(loaded, [Request(DATA, "mean")], Store(tmp_path / "fresh"), batch_tokens=1000)[0]
-    assert found.folder.parent == store
+    assert found.folder.parent == folder
     for site, rows in everything(found).items():
         np.testing.assert_allclose(rows, everything(fresh)[site], rtol=1e-5, atol=1e-6)
 

@@ -21,7 +21,8 @@ from probescale.cutting import cut_to_folder
 from probescale.errors import UserError
 from probescale.pipeline import run as run_pipeline
 from probescale.report.card import licence_of
-from probescale.shipping.bench import bench
+from probescale.report.shipping import bench_sentence, bench_tables
+from probescale.shipping.bench import Benched
 from probescale.shipping.export import export
 from probescale.shipping.predicting import CHUNK, predict_lines
 from probescale.shipping.push import push
@@ -141,7 +142,10 @@ def test_a_model_without_a_head_gives_no_labels(tmp_path, cli, model_folder):
 
 def test_the_bench_times_models_in_turn(run, cli, tmp_path):
     folder, graph, *_ = run
-    found = bench([str(folder), str(graph)], [1, 4], [8, 16], passes=3)
+    sizes = ("--batch-size", 1, "--batch-size", 4, "--length", 8, "--length", 16, "--passes", 3)
+    done = cli("bench", folder, graph, *sizes, "--figure", tmp_path / "b.svg", "--json")
+    assert done.code == 0, done.err
+    found = Benched.model_validate_json(done.out)
     assert [(row.model, row.batch_size, row.length) for row in found.rows] == [
         (str(model), size, length) for size in (1, 4) for length in (8, 16) for model in (folder, graph)
     ]
@@ -152,9 +156,10 @@ def test_the_bench_times_models_in_turn(run, cli, tmp_path):
         assert row.per_second * row.per_million == pytest.approx(1e6)
     assert found.size[str(folder)] == (folder / "model" / "model.safetensors").stat().st_size
     assert all(size > 0 for size in found.memory.values())
-    done = cli("bench", folder, graph, "--batch-size", 1, "--length", 8, "--passes", 3, "--figure", tmp_path / "b.svg")
-    assert done.code == 0, done.err
-    assert "A million texts of 8 tokens take" in done.out
+    assert bench_sentence(found).startswith("A million texts of 16 tokens take")
+    *shapes, sizes = bench_tables(found)
+    assert [len(table.rows) for table in (*shapes, sizes)] == [2] * 5
+    assert shapes[0].rows[0][-1] == "1.0x"
     assert (tmp_path / "b.svg").is_file()
     assert (tmp_path / "b.png").is_file()
     done = cli("bench", folder, "--length", 4096)

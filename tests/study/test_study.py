@@ -86,12 +86,12 @@ def test_every_number_of_the_report_is_in_the_results(whole):
 
 
 def test_a_study_killed_at_random_moments_ends_with_the_same_results(whole, model_folder, task_files, tmp_path):
-    """kill -9 of the study's process: in turn with all its workers, or they are left to themselves."""
+    """kill -9 of the study's process: its workers are left to themselves; every other time they die with it."""
     path = tmp_path / "study.yaml"
     YAML().dump(settings(model_folder, task_files), path)
     words = [sys.executable, "-m", "probescale", "study", str(path), "--out", str(tmp_path / "out")]
     rng = random.Random(4)
-    for number in range(int(os.environ.get("PROBESCALE_KILLS", "2"))):
+    for number in range(int(os.environ.get("PROBESCALE_KILLS", "1"))):
         with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             time.sleep(rng.uniform(5, 15))
             for one in psutil.Process(process.pid).children(recursive=True) if number % 2 else ():
