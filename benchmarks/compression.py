@@ -58,6 +58,7 @@ class Study:
     ratios: tuple[str, ...] = ("2x", "3x", "5x", "10x")
     compared: tuple[str, ...] = ("3x", "5x")  # ratios at which the baselines are trained, too
     longer: tuple[str, ...] = ("5x", "10x")  # ratios at which ours is also trained for long
+    ours: str = OURS
 
     @property
     def source(self) -> str:
@@ -70,7 +71,7 @@ STUDIES = {
     "qnli-gte": Study("qnli", "gte-small", (0, 1)),
     "sst2-minilm": Study("sst2", "minilm", (0, 1), (), (), ()),
     "qnli-minilm": Study("qnli", "minilm", (0, 1), (), (), ()),
-    "sst2-mpnet": Study("sst2", "mpnet", (0,), ("3x",), (), ()),
+    "sst2-mpnet": Study("sst2", "mpnet", (0,), ("3x",), (), (), "stitched"),  # an hour of trials, otherwise
     "sst2-t5": Study("sst2", "t5", (0,), ("3x",), (), ()),
 }
 
@@ -93,7 +94,7 @@ def jobs_of(name: str) -> Iterator[Job]:
         yield Job(name, seed, "1x")
     for ratio in sorted(study.ratios, key=ORDER.index):
         for seed in study.seeds:
-            yield Job(name, seed, ratio)
+            yield Job(name, seed, ratio, study.ours)
             if ratio in study.compared:
                 yield from (Job(name, seed, ratio, strategy) for strategy in BASELINES)
             if ratio == "5x":
@@ -158,7 +159,7 @@ def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int
 
     task, loaded = _ready(name, 0, recipe)
     folder = WORK / name
-    job = Job(name, 0, ratio, recipe=recipe)
+    job = Job(name, 0, ratio, STUDIES[name].ours, recipe=recipe)
     config = config_of(job)
     config = config.model_copy(update={"compare": BASELINES})
     shrinker = shrinker_of(loaded, task, config)
@@ -168,10 +169,11 @@ def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int
     measurer = Measurer(folder, shrinker, splits[0], task, config, ground=_work(job))
     ask_teacher(job, measurer)
     trials = trials_of(folder / f"trials-{ratio}-{recipe}.json", measurer, splits, scores, config, {})
-    assert trials
-    print(f"{name} {ratio}: {trials.sentence()}", flush=True)
-    found = selections(scores, shrinker.parameters(trials.best.shrink), config, {}, {}, trials)
-    return trials.best.shrink, {one.strategy: one.kept for one in found}
+    if trials:
+        print(f"{name} {ratio}: {trials.sentence()}", flush=True)
+    shrink = trials.best.shrink if trials else splits[0]
+    found = selections(scores, shrinker.parameters(shrink), config, {}, {}, trials)
+    return shrink, {one.strategy: one.kept for one in found}
 
 
 def train(job: Job) -> dict[str, Any]:
@@ -371,7 +373,7 @@ def table(name: str, found: dict[Job, dict[str, Any]], beside: list[str]) -> str
 def _order(job: Job, several: list[dict[str, Any]]) -> tuple[Any, ...]:
     """By size as asked for, ours first, then the others by what they are right about."""
     wanted = 1.0 if job.ratio == "1x" else float(job.ratio.removesuffix("x"))
-    own = job.strategy == OURS
+    own = job.strategy == STUDIES[job.study].ours
     return (
         wanted,
         not (own and job.distil and job.shrink),
@@ -385,7 +387,7 @@ def _title(job: Job) -> str:
     if job.ratio == "1x":
         return f"{STUDIES[job.study].model}, fine-tuned"
     without = [name for name, there in (("distillation", job.distil), ("shrinking", job.shrink)) if not there]
-    ours = f"ProbeScale {job.ratio}" if job.strategy == OURS else f"{job.strategy} {job.ratio}"
+    ours = f"ProbeScale {job.ratio}" if job.strategy == STUDIES[job.study].ours else f"{job.strategy} {job.ratio}"
     ours += ", trained for long" if job.recipe == "long" else ""
     return f"{ours} without {' or '.join(without)}" if without else f"**{ours}**" if ours[0] == "P" else ours
 

@@ -23,7 +23,7 @@ from probescale.shipping.export import export
 
 pytestmark = pytest.mark.slow
 POINTS = int(os.environ.get("PROBESCALE_KILLS", "0"))
-WORKS = ("run", "extract", "export") if POINTS else ("run", "extract")
+WORKS = ("run", "tried", "extract", "export") if POINTS else ("run", "extract")
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +39,12 @@ def settings(model_folder, task_files):
             "recovery": {"epochs": 1, "learning_rate": 3e-3, "batch_size": 16, "distil": True},
         }
     )
+
+
+def tried(settings):
+    """The same, with short trainings before the choice."""
+    selection = settings.selection.model_copy(update={"strategy": "tried", "trial": 100})
+    return settings.model_copy(update={"selection": selection})
 
 
 class Place:
@@ -67,6 +73,7 @@ def unharmed(request, tmp_path_factory, settings, model_folder):
     """Some work, how it changes files, and what it gives."""
     works = {
         "run": lambda out: pipeline.run(settings, out),
+        "tried": lambda out: pipeline.run(tried(settings), out),
         "extract": lambda out: cut_to_folder(str(model_folder("bert")), (2, 3), out),
         "export": lambda out: export(str(model_folder("bert")), out, int8=True),
     }

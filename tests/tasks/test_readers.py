@@ -3,12 +3,14 @@ from __future__ import annotations
 import gzip
 import json
 
+import psutil
 import pyarrow as pa
 import pytest
 from pyarrow import ipc, parquet
 
 from probescale.errors import Problems, UserError
 from probescale.sources import DATA_SUFFIXES
+from probescale.tasks import readers
 from probescale.tasks.readers import READERS, read_columns
 
 ROLES: dict[str, str | int] = {"text": "text", "label": "label"}
@@ -16,6 +18,22 @@ ROLES: dict[str, str | int] = {"text": "text", "label": "label"}
 
 def read(path, roles=ROLES):
     return read_columns(str(path), None, roles, field="task.train")
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv"])
+def test_the_file_is_closed_before_arrow_reads_ahead(tmp_path, monkeypatch, name):
+    """Its thread once took a piece of the file that was opened next, which had the same descriptor."""
+    path, real, called = tmp_path / name, readers.csv.open_csv, []
+    path.write_text("text\n" + "a long row of words\n" * 200_000)  # several blocks
+
+    def watched(source, **options):
+        called.append(source)
+        assert str(path) not in [file.path for file in psutil.Process().open_files()]
+        return real(source, **options)
+
+    monkeypatch.setattr(readers.csv, "open_csv", watched)
+    assert len(read(path, {"text": "text"})["text"]) == 200_000
+    assert len(called) == 1
 
 
 def test_csv_is_read_as_written(tmp_path):

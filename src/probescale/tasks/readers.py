@@ -98,17 +98,14 @@ def read_tsv(path: Path) -> Columns:
 
 
 def _read_delimited(path: Path, parsing: csv.ParseOptions) -> Columns:
-    with _stream(path) as file:
-        names = csv.open_csv(file, parse_options=parsing).schema.names
+    # Not from the file itself: whoever asks Arrow for the names leaves a thread behind that reads on. It would read on
+    # from the next file that gets the same descriptor, and that one would lack what it took.
+    content = pa.py_buffer(read_gzip(path) if path.suffix == ".gz" else path.read_bytes())
+    names = csv.open_csv(pa.BufferReader(content), parse_options=parsing).schema.names
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f'two columns are called "{twice[0]}"')
     as_written = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
-    with _stream(path) as file:
-        return csv.read_csv(file, parse_options=parsing, convert_options=as_written).to_pydict()
-
-
-def _stream(path: Path) -> pa.NativeFile:
-    return pa.BufferReader(read_gzip(path)) if path.suffix == ".gz" else pa.input_stream(str(path), compression=None)
+    return csv.read_csv(pa.BufferReader(content), parse_options=parsing, convert_options=as_written).to_pydict()
 
 
 @reads(".jsonl")
