@@ -32,7 +32,7 @@ WORK = ROOT / ".cache" / "compression"
 LABELLED = 3000
 LESSONS = {  # what subnetworks learn from beside the labelled rows, and how often they see all of it
     ("sst2", "short"): {"unlabelled": 9_000, "copies": 0, "epochs": 1},
-    ("sst2", "long"): {"unlabelled": 60_000, "copies": 1, "epochs": 2},
+    ("sst2", "long"): {"unlabelled": 60_000, "copies": 0, "epochs": 2},
     ("qnli", "short"): {"unlabelled": 3_700, "copies": 0, "epochs": 1},
     ("qnli", "long"): {"unlabelled": 3_700, "copies": 1, "epochs": 2},
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from probescale import pipeline
@@ -10,7 +12,7 @@ from probescale.errors import Problems, UserError
 from probescale.measuring import Measurer
 from probescale.selection.select import Selection
 from probescale.smallest import smallest
-from probescale.trying import Attempts
+from probescale.trying import Attempts, _enough
 
 pytestmark = pytest.mark.slow
 
@@ -36,10 +38,13 @@ def tried(model_folder, task_files, tmp_path_factory):
 def test_the_candidate_that_learns_most_is_kept(tried):
     out, result = tried
     trials = Attempts.load(out / "trials.json")
-    assert trials.clear
-    assert trials.best.loss == min(one.loss for one in trials.attempts) < trials.nothing
-    assert len({(str(one.shrink), one.kept) for one in trials.attempts}) == len(trials.attempts) > 2
-    assert len({str(one.shrink) for one in trials.attempts}) > 1, "the split is tried, too"
+    assert trials.best.loss == min(one.loss for one in trials.rules) < trials.nothing
+    for attempts in (trials.splits, trials.rules):
+        assert trials.clear(attempts)
+        assert len({(str(one.shrink), one.kept) for one in attempts}) == len(attempts) > 1
+    assert {str(one.shrink) for one in trials.rules} == {str(trials.best_of(trials.splits).shrink)}
+    assert {one.texts for one in trials.rules} == {600}
+    assert {one.texts for one in trials.splits} == {600}, "no more than the recipe itself reads"
     assert result.subnetwork.kept == trials.best.kept
     assert result.subnetwork.params <= 0.45 * result.original.params
     split = f"; subnetworks with {trials.best.shrink}" if trials.best.shrink else ""
@@ -49,9 +54,15 @@ def test_the_candidate_that_learns_most_is_kept(tried):
 def test_where_nobody_learns_anything_probes_decide(tried):
     found = Attempts.load(tried[0] / "trials.json")
     hopeless = found.model_copy(update={"nothing": found.best.loss})
-    assert not hopeless.clear
-    assert hopeless.best == found.attempts[0]
-    assert hopeless.sentence().startswith(f"None of {len(found.attempts)} candidates learnt anything")
+    assert not hopeless.clear(hopeless.rules)
+    assert hopeless.best == found.rules[0]
+    assert f"None of {len(found.rules)} choices of layers learnt anything" in hopeless.sentence()
+
+
+def test_splits_are_tried_for_longer_than_rules(model_folder, task_files, tmp_path):
+    config = check(raw_config(model_folder, task_files, trial=None))
+    measurer = SimpleNamespace(config=config, task=SimpleNamespace(train=range(3000)), unlabelled=range(60_000))
+    assert _enough(measurer) == (6300, 18_900)  # type: ignore[arg-type]
 
 
 def test_it_says_why(tried):
@@ -84,7 +95,7 @@ def test_what_was_tried_is_not_trained_again(model_folder, task_files, tmp_path,
     monkeypatch.setattr(Measurer, "attempt", lambda self, *given: after.append(given) or real(self, *given))
     pipeline.run(config, tmp_path / "out")
     whole = Attempts.load(tried[0] / "trials.json")
-    assert len(after) == len(whole.attempts) - 2
+    assert len(after) == len(whole.splits) + len(whole.rules) - 2
     assert Attempts.load(tmp_path / "out" / "trials.json") == whole
 
 

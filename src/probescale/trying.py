@@ -1,7 +1,7 @@
 """Try before choosing: what the rules propose is trained for a short while, and what learns most is kept.
 
-First the split of the budget: fewer or more layers beside wider or narrower parts, all proposed by one rule. Then, with
-the best split, one subnetwork a rule. Then the split again, by the best rule, until neither gains from the other. Where
+First the split of the budget: fewer or more layers beside wider or narrower parts, all proposed by one rule. More
+layers learn more slowly and end better, so this takes longer. Then, with the best split, one subnetwork a rule. Where
 nobody learns anything in so short a time, probes decide.
 """
 
@@ -18,6 +18,7 @@ from probescale.subsets import Subset, layers_text
 
 RULES = ("stitched", "bottom_k", "uniform_k", "alternate", "marginal", "block_influence", "contiguous")
 SPLITS = 3  # ways to share the budget out
+LONGER = 3  # times as many texts for each of them
 LEAST = 5000  # texts
 SHARE = 0.1  # of what the recipe reads: who learns fast is not always who ends best
 CLEAR = 0.95  # of the loss of who learns nothing: below it, something was learnt
@@ -31,77 +32,77 @@ class Attempt(Record):
     shrink: Shrink
     kept: Subset
     rule: str  # the first that proposed it
+    texts: int
     loss: float  # on texts that it did not learn from
+
+    def sentence(self) -> str:
+        beside = f"; {self.shrink}" if self.shrink else ""
+        return f"layers {layers_text(self.kept)} ({self.rule}{beside}), {self.loss:.4f}"
 
 
 class Attempts(Record):
-    """All that was tried, in this order: the first is what probes would choose. Saved as trials.json."""
+    """All that was tried, in this order: what probes would choose comes first. Saved as trials.json."""
 
-    attempts: tuple[Attempt, ...] = ()
-    texts: int
+    splits: tuple[Attempt, ...] = ()
+    rules: tuple[Attempt, ...] = ()  # with the best split
     nothing: float = 0.0  # the loss of giving every text the same answer
 
-    @property
-    def clear(self) -> bool:
-        return min(one.loss for one in self.attempts) < CLEAR * self.nothing
+    def clear(self, attempts: Sequence[Attempt]) -> bool:
+        return min(one.loss for one in attempts) < CLEAR * self.nothing
+
+    def best_of(self, attempts: Sequence[Attempt]) -> Attempt:
+        return min(attempts, key=lambda one: one.loss) if self.clear(attempts) else attempts[0]
 
     @property
     def best(self) -> Attempt:
-        return min(self.attempts, key=lambda one: one.loss) if self.clear else self.attempts[0]
+        return self.best_of(self.rules)
 
     def sentence(self) -> str:
-        best, number = self.best, len(self.attempts)
-        if not self.clear:
+        said = [self._said(self.splits, "ways to share the budget out")] if self.splits else []
+        return " ".join([*said, self._said(self.rules, "choices of layers")])
+
+    def _said(self, attempts: Sequence[Attempt], what: str) -> str:
+        number, texts, best = len(attempts), attempts[0].texts, self.best_of(attempts)
+        if not self.clear(attempts):
             return (
-                f"None of {number} candidates learnt anything in {self.texts:,} texts, so probes decided: layers "
+                f"None of {number} {what} learnt anything in {texts:,} texts, so probes decided: layers "
                 f"{layers_text(best.kept)}. A larger selection.trial may tell more."
             )
-        after = sorted(self.attempts, key=lambda one: one.loss)[1:2]
-        beside = [f"; next: layers {layers_text(one.kept)} ({one.rule}; {one.shrink}), {one.loss:.4f}" for one in after]
+        after = "".join(f"; next: {one.sentence()}" for one in sorted(attempts, key=lambda one: one.loss)[1:2])
         return (
-            f"{number} candidates learnt for a short while from {self.texts:,} texts each. Layers "
-            f"{layers_text(best.kept)} (proposed by {best.rule}) came nearest to what was to be learnt: loss "
-            f"{best.loss:.4f} on other texts{''.join(beside)}."
+            f"{number} {what} learnt for a short while from {texts:,} texts each; nearest to what was to be learnt, by "
+            f"the loss on other texts: {best.sentence()}{after}."
         )
 
 
 def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Propose) -> Attempts:
     """Train the candidates; what was tried before an interruption counts. The first of the ways is what probes say."""
-    found = Attempts(texts=_enough(measurer))
-    before = Attempts.load(path) if path.exists() else found
-
-    def attempt(shrink: Shrink, rule: str) -> None:
-        nonlocal found
-        kept = propose(shrink, rule)
-        if kept is None or _tried(found, shrink, kept):
-            return
-        one, nothing = _tried(before, shrink, kept), before.nothing
-        if one is None:
-            loss, nothing = measurer.made_smaller(shrink).attempt(f"{rule}, {len(kept)} layers", kept, found.texts)
-            one = Attempt(shrink=shrink, kept=kept, rule=rule, loss=round(loss, 6))
-        found = Attempts(attempts=(*found.attempts, one), texts=found.texts, nothing=round(nothing, 6))
-        if len(found.attempts) > len(before.attempts):
-            found.save(path)
-
+    found = Attempts.load(path) if path.exists() else Attempts()
     rules = [rule for rule in RULES if propose(ways[0], rule)]
-    last, rule = None, rules[0]
-    while rule != last:  # another rule may like another split
+    few, many = _enough(measurer)
+
+    def attempt(part: str, shrink: Shrink, rule: str, texts: int) -> None:
+        nonlocal found
+        kept, done = propose(shrink, rule), getattr(found, part)
+        if kept is None or (shrink, kept) in [(one.shrink, one.kept) for one in done]:
+            return
+        loss, nothing = measurer.made_smaller(shrink).attempt(f"{rule}, {len(kept)} layers", kept, texts)
+        one = Attempt(shrink=shrink, kept=kept, rule=rule, texts=texts, loss=round(loss, 6))
+        found = found.model_copy(update={part: (*done, one), "nothing": round(nothing, 6)})
+        found.save(path)
+
+    if len(ways) > 1:
         for shrink in ways[:SPLITS]:
-            attempt(shrink, rule)
-        shrink = found.best.shrink
-        for other in rules:
-            attempt(shrink, other)
-        last, rule = rule, found.best.rule
+            attempt("splits", shrink, rules[0], many)
+    best = found.best_of(found.splits).shrink if found.splits else ways[0]
+    for rule in rules:
+        attempt("rules", best, rule, few)
     return found
 
 
-def _tried(found: Attempts, shrink: Shrink, kept: Subset) -> Attempt | None:
-    return next((one for one in found.attempts if (one.shrink, one.kept) == (shrink, kept)), None)
-
-
-def _enough(measurer: Measurer) -> int:
-    """Texts that a candidate reads."""
+def _enough(measurer: Measurer) -> tuple[int, int]:
+    """Texts that a candidate reads, and one that stands for a split."""
     config, there = measurer.config, len(measurer.task.train) + len(measurer.unlabelled or ())
-    if config.selection.trial:
-        return config.selection.trial
-    return min(max(LEAST, round(SHARE * config.recovery.epochs * there)), there - aside(there))
+    whole = config.recovery.epochs * there
+    few = config.selection.trial or min(max(LEAST, round(SHARE * whole)), there - aside(there))
+    return few, max(few, min(LONGER * few, whole))

@@ -192,8 +192,6 @@ def test_changed_copies_are_other_texts_of_the_same_words():
     words = {word for text in TRAIN.texts for word in text.split()}
     assert all(set(text.split()) <= words for text in copies.texts)
     assert sum(text in TRAIN.texts for text in copies.texts) < 16
-    ends = [text for copy, text in zip(copies.texts, 2 * TRAIN.texts, strict=True) if copy.startswith(f"{text} ")]
-    assert 60 < len(ends) < 100, "half are followed by another text"
 
 
 def test_copies_of_pairs_get_second_texts_that_share_words_with_the_first():

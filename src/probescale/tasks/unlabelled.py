@@ -18,7 +18,7 @@ from probescale.tasks.data import Data, Examples, TaggedSentences, without_repea
 from probescale.tasks.readers import open_text, read_columns
 
 DROPPED, REPLACED = 0.1, 0.15  # shares of the words
-EXCHANGED = 0.5  # share of the copies that get another second text instead
+EXCHANGED = 0.5  # share of the copies of pairs that get another second text instead
 NEAR, POOL = 5, 20_000  # it is one of the nearest, among at most so many
 
 
@@ -34,21 +34,15 @@ def load_unlabelled(config: UnlabelledConfig, train: Data, dev: Data, seed: int,
 
 
 def changed_copies(data: Data, copies: int, seed: int) -> Data:
-    """Every text so many times, half of them with words dropped and replaced by other words of these texts.
+    """Every text so many times, with words dropped and replaced by other words of these texts.
 
-    The other half keep their words. Single texts are followed by another one; pairs get another row's second text that
-    shares words with the first: what a model has to tell from the right one. Nobody labels the copies: the teacher
-    answers them.
+    Half of the copies of pairs keep their words and get another row's second text that shares words with the first:
+    what a model has to tell from the right one. Nobody labels the copies: the teacher answers them.
     """
     rng = random.Random(seed)
     words = [word for text in data.texts for word in text.split()]
     if data.pairs is None:
-        alone = tuple(
-            f"{text} {rng.choice(data.texts)}" if rng.random() < EXCHANGED else _changed(text, words, rng)
-            for _ in range(copies)
-            for text in data.texts
-        )
-        return _like(data, alone, None)
+        return _like(data, tuple(_changed(text, words, rng) for _ in range(copies) for text in data.texts), None)
     pool = rng.sample(data.pairs, min(POOL, len(data.pairs)))
     made = [
         (text, rng.choice([pool[one] for one in near]))
