@@ -10,9 +10,10 @@ from probescale import pipeline
 from probescale.checks import check
 from probescale.errors import Problems, UserError
 from probescale.measuring import Measurer
+from probescale.models.shrink import Shrink
 from probescale.selection.select import Selection
 from probescale.smallest import smallest
-from probescale.trying import Attempts, _enough
+from probescale.trying import Attempts, _enough, try_out
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +39,9 @@ def tried(model_folder, task_files, tmp_path_factory):
 def test_the_candidate_that_learns_most_is_kept(tried):
     out, result = tried
     trials = Attempts.load(out / "trials.json")
-    assert trials.best.loss == min(one.loss for one in trials.rules) < trials.nothing
-    for attempts in (trials.splits, trials.rules):
+    assert trials.best.loss == min(one.loss for one in trials.finals) < trials.nothing
+    assert trials.finals[0] == trials.rules[0], "what probes propose; as many texts as in the round before"
+    for attempts in (trials.splits, trials.rules, trials.finals):
         assert trials.clear(attempts)
         assert len({(str(one.shrink), one.kept) for one in attempts}) == len(attempts) > 1
     assert {str(one.shrink) for one in trials.rules} == {str(trials.best_of(trials.splits).shrink)}
@@ -54,9 +56,35 @@ def test_the_candidate_that_learns_most_is_kept(tried):
 def test_where_nobody_learns_anything_probes_decide(tried):
     found = Attempts.load(tried[0] / "trials.json")
     hopeless = found.model_copy(update={"nothing": found.best.loss})
-    assert not hopeless.clear(hopeless.rules)
+    assert not hopeless.clear(hopeless.finals)
     assert hopeless.best == found.rules[0]
     assert f"None of {len(found.rules)} choices of layers learnt anything" in hopeless.sentence()
+
+
+def test_who_learns_fast_is_tried_for_longer(tmp_path):
+    """With few texts spread layers lead, with many the low ones; and the split is not chosen by who is fast."""
+    asked: list[tuple[int, ...]] = []
+
+    def attempt(_name, kept, texts):
+        asked.append((*kept, texts))
+        slow = len(kept) + (kept == (1, 2, 3))
+        return (1 / slow if texts > 5000 else slow / 10), 2.0
+
+    config = SimpleNamespace(selection=SimpleNamespace(trial=5000), recovery=SimpleNamespace(epochs=2))
+    measurer = SimpleNamespace(config=config, task=SimpleNamespace(train=range(9000)), unlabelled=None)
+    measurer.made_smaller = lambda _shrink: SimpleNamespace(attempt=attempt)
+    wide, narrow = Shrink(rank=64), Shrink(rank=32)
+    chosen = {"stitched": (1, 2, 3), "uniform_k": (1, 3, 5), "alternate": (2, 3, 4), "marginal": (4, 5, 6)}
+
+    def propose(shrink, rule):
+        return chosen[rule][: 3 if shrink == narrow else 1] if rule in chosen else None
+
+    found = try_out(tmp_path / "trials.json", measurer, [wide, narrow], propose)  # type: ignore[arg-type]
+    assert (found.best.kept, found.best.shrink) == ((1, 2, 3), narrow)
+    assert min(found.rules, key=lambda one: one.loss).kept != (1, 2, 3)
+    assert len(asked) == len(set(asked)) == 2 + 4 + 2, "nothing twice"
+    again = try_out(tmp_path / "trials.json", measurer, [wide, narrow], propose)  # type: ignore[arg-type]
+    assert (again, len(asked)) == (found, 8)
 
 
 def test_splits_are_tried_for_longer_than_rules(model_folder, task_files, tmp_path):
@@ -95,7 +123,8 @@ def test_what_was_tried_is_not_trained_again(model_folder, task_files, tmp_path,
     monkeypatch.setattr(Measurer, "attempt", lambda self, *given: after.append(given) or real(self, *given))
     pipeline.run(config, tmp_path / "out")
     whole = Attempts.load(tried[0] / "trials.json")
-    assert len(after) == len(whole.splits) + len(whole.rules) - 2
+    trained = {(str(one.shrink), one.kept) for one in (*whole.splits, *whole.rules, *whole.finals)}
+    assert len(after) == len(trained) - 2
     assert Attempts.load(tmp_path / "out" / "trials.json") == whole
 
 

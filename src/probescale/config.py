@@ -264,8 +264,8 @@ class SelectionConfig(Section):
         ge=20,
         le=10**9,
         description="Texts that a candidate of the strategy tried reads, again and again if there are fewer. Left out: "
-        "a tenth of what the recipe reads, and 5,000 at least, as far as there are so many. Splits of the budget are "
-        "tried with three times as many, but no more than the recipe reads.",
+        "a tenth of what the recipe reads, and 5,000 at least, as far as there are so many. Splits of the budget "
+        "and the best candidates are tried with three times as many, but no more than the recipe reads.",
     )
     length: Int = Field(default=128, ge=1, le=10**6, description="Tokens of a text, where time or operations count.")
     batch_size: Int = Field(default=1, ge=1, le=10**6, description="Texts in a batch, where time counts.")

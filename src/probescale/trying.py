@@ -1,8 +1,8 @@
 """Try before choosing: what the rules propose is trained for a short while, and what learns most is kept.
 
-First the split of the budget: fewer or more layers beside wider or narrower parts, all proposed by one rule. More
-layers learn more slowly and end better, so this takes longer. Then, with the best split, one subnetwork a rule. Where
-nobody learns anything in so short a time, probes decide.
+First the split of the budget: fewer or more layers beside wider or narrower parts, all proposed by one rule. Then, with
+the best split, one subnetwork a rule. Who learns fast is not always who ends best, so splits are tried for longer, and
+in the end the best subnetworks, too. Where nobody learns anything in so short a time, probes decide.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from probescale.subsets import Subset, layers_text
 
 RULES = ("stitched", "bottom_k", "uniform_k", "alternate", "marginal", "block_influence", "contiguous")
 SPLITS = 3  # ways to share the budget out
-LONGER = 3  # times as many texts for each of them
+FINALISTS = 2  # that are tried for longer, beside what probes propose
+LONGER = 3  # times as many texts
 LEAST = 5000  # texts
-SHARE = 0.1  # of what the recipe reads: who learns fast is not always who ends best
+SHARE = 0.1  # of what the recipe reads
 CLEAR = 0.95  # of the loss of who learns nothing: below it, something was learnt
 
 Propose = Callable[[Shrink, str], Subset | None]  # what a rule keeps beside parts of such a size; None: nothing fits
@@ -45,6 +46,7 @@ class Attempts(Record):
 
     splits: tuple[Attempt, ...] = ()
     rules: tuple[Attempt, ...] = ()  # with the best split
+    finals: tuple[Attempt, ...] = ()  # the best of them again, for longer
     nothing: float = 0.0  # the loss of giving every text the same answer
 
     def clear(self, attempts: Sequence[Attempt]) -> bool:
@@ -55,11 +57,11 @@ class Attempts(Record):
 
     @property
     def best(self) -> Attempt:
-        return self.best_of(self.rules)
+        return self.best_of(self.finals)
 
     def sentence(self) -> str:
-        said = [self._said(self.splits, "ways to share the budget out")] if self.splits else []
-        return " ".join([*said, self._said(self.rules, "choices of layers")])
+        rounds = {"ways to share the budget out": self.splits, "choices of layers": self.rules, "of these": self.finals}
+        return " ".join(self._said(attempts, what) for what, attempts in rounds.items() if attempts)
 
     def _said(self, attempts: Sequence[Attempt], what: str) -> str:
         number, texts, best = len(attempts), attempts[0].texts, self.best_of(attempts)
@@ -86,8 +88,10 @@ def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Pro
         kept, done = propose(shrink, rule), getattr(found, part)
         if kept is None or (shrink, kept) in [(one.shrink, one.kept) for one in done]:
             return
-        loss, nothing = measurer.made_smaller(shrink).attempt(f"{rule}, {len(kept)} layers", kept, texts)
-        one = Attempt(shrink=shrink, kept=kept, rule=rule, texts=texts, loss=round(loss, 6))
+        one, nothing = _same(found, shrink, kept, texts), found.nothing
+        if one is None:
+            loss, nothing = measurer.made_smaller(shrink).attempt(f"{rule}, {len(kept)} layers", kept, texts)
+            one = Attempt(shrink=shrink, kept=kept, rule=rule, texts=texts, loss=round(loss, 6))
         found = found.model_copy(update={part: (*done, one), "nothing": round(nothing, 6)})
         found.save(path)
 
@@ -97,11 +101,20 @@ def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Pro
     best = found.best_of(found.splits).shrink if found.splits else ways[0]
     for rule in rules:
         attempt("rules", best, rule, few)
+    first, *others = found.rules
+    for one in [first, *sorted(others, key=lambda one: one.loss)[:FINALISTS]]:
+        attempt("finals", best, one.rule, many)
     return found
 
 
+def _same(found: Attempts, shrink: Shrink, kept: Subset, texts: int) -> Attempt | None:
+    """The same training in another round."""
+    every = (*found.splits, *found.rules, *found.finals)
+    return next((one for one in every if (one.shrink, one.kept, one.texts) == (shrink, kept, texts)), None)
+
+
 def _enough(measurer: Measurer) -> tuple[int, int]:
-    """Texts that a candidate reads, and one that stands for a split."""
+    """Texts that a candidate reads, and how many if it is tried for longer."""
     config, there = measurer.config, len(measurer.task.train) + len(measurer.unlabelled or ())
     whole = config.recovery.epochs * there
     few = config.selection.trial or min(max(LEAST, round(SHARE * whole)), there - aside(there))
