@@ -335,9 +335,9 @@ def _asked_for(job: Job, asked: argparse.Namespace) -> bool:
 def tables() -> str:
     found = known()
     done = [name for name in STUDIES if any(job.study == name for job in found)]
-    small = [name for name in done if not STUDIES[name].ratios]
+    small = [name for name in done if not STUDIES[name].ratios]  # distilled models of gte-small's lineage
     return "\n\n".join(
-        table(name, found, beside=[other for other in small if STUDIES[other].task == STUDIES[name].task])
+        table(name, found, beside=[f"{STUDIES[name].task}-minilm"] if name.endswith("-gte") else [])
         for name in done
         if name not in small
     )
