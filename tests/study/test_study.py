@@ -139,12 +139,19 @@ def test_a_cell_that_fails_costs_itself_alone_and_is_tried_again(whole, tmp_path
     assert rows_of(folder.path) == rows_of(finished)
 
 
+def is_at_a_job(process: psutil.Process) -> bool:
+    try:
+        words = " ".join(process.cmdline())
+    except psutil.NoSuchProcess:  # it has just ended
+        return False
+    return "ray::" in words and "_job" in words
+
+
 def kill_a_worker(folder, killed: list[int]) -> None:
     """The Ray worker that has begun the first cell, as soon as it has."""
     for _ in range(1200):
         if list((folder / "cells").glob("*.partial")):
-            workers = [one for one in psutil.Process().children(recursive=True) if "ray::" in " ".join(one.cmdline())]
-            busy = [one for one in workers if "_job" in " ".join(one.cmdline())]
+            busy = [one for one in psutil.Process().children(recursive=True) if is_at_a_job(one)]
             if busy:
                 killed.append(busy[0].pid)
                 os.kill(busy[0].pid, signal.SIGKILL)
