@@ -59,6 +59,7 @@ class Study:
     compared: tuple[str, ...] = ("3x", "5x")  # ratios at which the baselines are trained, too
     longer: tuple[str, ...] = ("5x", "10x")  # ratios at which ours is also trained for long
     ours: str = OURS
+    beside: tuple[str, ...] = ()  # studies of other models that stand in its table
 
     @property
     def source(self) -> str:
@@ -67,8 +68,8 @@ class Study:
 
 
 STUDIES = {
-    "sst2-gte": Study("sst2", "gte-small", (0, 1)),
-    "qnli-gte": Study("qnli", "gte-small", (0, 1)),
+    "sst2-gte": Study("sst2", "gte-small", (0, 1), beside=("sst2-minilm",)),
+    "qnli-gte": Study("qnli", "gte-small", (0, 1), beside=("qnli-minilm",)),
     "sst2-minilm": Study("sst2", "minilm", (0, 1), (), (), ()),
     "qnli-minilm": Study("qnli", "minilm", (0, 1), (), (), ()),
     "sst2-mpnet": Study("sst2", "mpnet", (0,), ("3x",), (), (), "stitched"),  # trials would take an hour
@@ -86,6 +87,10 @@ class Job:
     shrink: bool = True  # without: the same layers, with the embeddings and units that they came with
     recipe: str = "short"  # the same for all rows of a comparison; "long" for ours alone
 
+    @property
+    def is_ours(self) -> bool:
+        return self.strategy == STUDIES[self.study].ours
+
 
 def jobs_of(name: str) -> Iterator[Job]:
     """Originals first: they are the teachers."""
@@ -98,10 +103,10 @@ def jobs_of(name: str) -> Iterator[Job]:
             if ratio in study.compared:
                 yield from (Job(name, seed, ratio, strategy) for strategy in BASELINES)
             if ratio == "5x":
-                yield Job(name, seed, ratio, distil=False)
-                yield Job(name, seed, ratio, shrink=False)
+                yield Job(name, seed, ratio, study.ours, distil=False)
+                yield Job(name, seed, ratio, study.ours, shrink=False)
     for ratio in study.longer:
-        yield from (Job(name, seed, ratio, recipe="long") for seed in study.seeds)
+        yield from (Job(name, seed, ratio, study.ours, recipe="long") for seed in study.seeds)
 
 
 def config_of(job: Job) -> Any:  # noqa: ANN401
@@ -334,21 +339,16 @@ def _asked_for(job: Job, asked: argparse.Namespace) -> bool:
 
 def tables() -> str:
     found = known()
-    done = [name for name in STUDIES if any(job.study == name for job in found)]
-    small = [name for name in done if not STUDIES[name].ratios]  # distilled models of gte-small's lineage
-    return "\n\n".join(
-        table(name, found, beside=[f"{STUDIES[name].task}-minilm"] if name.endswith("-gte") else [])
-        for name in done
-        if name not in small
-    )
+    there = {job.study for job in found}
+    return "\n\n".join(table(name, found) for name, study in STUDIES.items() if study.ratios and name in there)
 
 
-def table(name: str, found: dict[Job, dict[str, Any]], beside: list[str]) -> str:
+def table(name: str, found: dict[Job, dict[str, Any]]) -> str:
     """One row a model: what it is made of, how large it is, what it is right about, and how much of the original's."""
     from probescale.subsets import layers_text
 
-    rows: dict[Job, list[dict[str, Any]]] = {}
-    for other in (name, *beside):
+    study, rows = STUDIES[name], dict[Job, list[dict[str, Any]]]()
+    for other in (name, *study.beside):
         for job in sorted((job for job in found if job.study == other), key=lambda job: job.seed):
             rows.setdefault(replace(job, seed=0), []).append(found[job])
     whole = [each for each in measured() if _job(each) == Job(name, each["seed"], "1x")]
@@ -366,19 +366,17 @@ def table(name: str, found: dict[Job, dict[str, Any]], beside: list[str]) -> str
             f"| {_title(job)} | {layers_text(one['kept'])} | {one['made_smaller']} | {one['params'] / 1e6:.2f}M | "
             f"{whole[0]['params'] / one['params']:.1f}x | {np.mean(right):.2f} ({seeds}) | {kept:.1f} % |"
         )
-    study = STUDIES[name]
     return f"### {study.task}, {study.model}\n\n" + "\n".join(lines)
 
 
 def _order(job: Job, several: list[dict[str, Any]]) -> tuple[Any, ...]:
     """By size as asked for, ours first, then the others by what they are right about."""
     wanted = 1.0 if job.ratio == "1x" else float(job.ratio.removesuffix("x"))
-    own = job.strategy == STUDIES[job.study].ours
     return (
         wanted,
-        not (own and job.distil and job.shrink),
+        not (job.is_ours and job.distil and job.shrink),
         job.recipe,
-        own,
+        job.is_ours,
         -np.mean([each["accuracy"] for each in several]),
     )
 
@@ -387,7 +385,7 @@ def _title(job: Job) -> str:
     if job.ratio == "1x":
         return f"{STUDIES[job.study].model}, fine-tuned"
     without = [name for name, there in (("distillation", job.distil), ("shrinking", job.shrink)) if not there]
-    ours = f"ProbeScale {job.ratio}" if job.strategy == STUDIES[job.study].ours else f"{job.strategy} {job.ratio}"
+    ours = f"ProbeScale {job.ratio}" if job.is_ours else f"{job.strategy} {job.ratio}"
     ours += ", trained for long" if job.recipe == "long" else ""
     return f"{ours} without {' or '.join(without)}" if without else f"**{ours}**" if ours[0] == "P" else ours
 

@@ -170,6 +170,8 @@ def test_kill_9_and_two_processes_at_once(loaded, tmp_path):
 
     both = [start(loaded, folder, 0.01) for _ in range(2)]
     said = [everything_said(heard) for _, heard in both]
+    for process, _ in both:
+        process.join()
     assert [one[-1] for one in said] == [40, 40]
     batches = sorted(one.count("batch") for one in said)
     assert batches[0] == 0, "the second process waited and computed nothing"
