@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # Tiny models gain nothing from threads: a test file per core instead.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
+# Libraries are compiled once, when they are first imported: without that, each of many processes would do it again.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test check fast docs audit real-weights clean
 
