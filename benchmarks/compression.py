@@ -37,6 +37,7 @@ LESSONS = {  # what subnetworks learn from beside the labelled rows, and how oft
     ("sst2", "long"): {"unlabelled": 60_000, "copies": 0, "epochs": 2},
     ("qnli", "short"): {"unlabelled": 3_700, "copies": 0, "epochs": 1},
     ("qnli", "long"): {"unlabelled": 3_700, "copies": 1, "epochs": 2},
+    ("qnli", "long", "10x"): {"unlabelled": 3_700, "copies": 1, "epochs": 4},  # in two, one seed of two learns nothing
 }
 RECIPE = {
     "learning_rate": 2e-4,
@@ -120,7 +121,8 @@ def config_of(job: Job) -> Any:  # noqa: ANN401
     from probescale.config import RunConfig
 
     study = STUDIES[job.study]
-    about, lessons = TASKS[study.task], LESSONS[study.task, job.recipe]
+    about, usual = TASKS[study.task], LESSONS[study.task, job.recipe]
+    lessons = LESSONS.get((study.task, job.recipe, job.ratio), usual)
     columns = {"text": about["text"], **({"pair": about["pair"]} if "pair" in about else {})}
     texts = {"source": str(SHARED / "data" / about["train"]), **columns}
     recipe = {
