@@ -15,7 +15,6 @@ from typing import cast
 import numpy as np
 import torch
 import transformers
-from accelerate import init_empty_weights
 from torch import Tensor, nn
 from transformers import ElectraConfig, PreTrainedConfig, PreTrainedModel
 
@@ -23,7 +22,7 @@ from probescale.errors import UserError
 from probescale.models.families import FAMILIES, family_of
 from probescale.models.family import Family, backbone_prefix
 from probescale.models.heads import Head, class_name
-from probescale.models.loading import LoadedModel, fingerprint
+from probescale.models.loading import LoadedModel, fingerprint, no_weights
 
 FIELD = "shrink.rank"
 HOME = FAMILIES["electra"]
@@ -76,7 +75,7 @@ def factorise(loaded: LoadedModel, rank: int, counts: np.ndarray | None = None) 
     if rank < _width(parent.config):
         body |= _narrowed(body, rank, shares)
     config = _home_config(parent.config, rank, len(body[TABLES[1]]), home)
-    with init_empty_weights(include_buffers=False):
+    with no_weights():
         child = home(config)
     weights = {f"{backbone_prefix(child)}{name}": weight for name, weight in body.items()} | _head(parent, home)
     # strict: no weight missing, none left over

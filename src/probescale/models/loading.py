@@ -12,7 +12,9 @@ from typing import Any, cast
 
 import torch
 import transformers
+from accelerate import init_empty_weights
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.initialization import no_init_weights
 
 from probescale.errors import UserError, first_line
 from probescale.models.checkpoint import refuse_missing, refuse_unknown_layers, stored_dtype, weight_files
@@ -40,6 +42,13 @@ def quiet_transformers() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
+
+
+@contextmanager
+def no_weights() -> Iterator[None]:
+    """Models are built without memory for weights, and without the time to draw them at random."""
+    with no_init_weights(), init_empty_weights(include_buffers=False):
+        yield
 
 
 @dataclass

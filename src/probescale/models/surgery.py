@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from accelerate import init_empty_weights
 from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel
 
@@ -18,7 +17,7 @@ from probescale.files import check_output_folder, whole_folder, write_json, writ
 from probescale.models.counting import count_parameters
 from probescale.models.family import Stack, backbone_prefix, check_layers
 from probescale.models.layer_config import cut_config
-from probescale.models.loading import LoadedModel, fingerprint, quiet_transformers
+from probescale.models.loading import LoadedModel, fingerprint, no_weights, quiet_transformers
 from probescale.models.parent import answers
 from probescale.models.proof import FolderCheck, Proof, check_folder, folder_check, load_options
 from probescale.models.tokenizers import as_new
@@ -53,7 +52,7 @@ def built_like(
     """A model of the parent's stock class with another config, and exactly these weights."""
     parent = loaded.model
     try:
-        with init_empty_weights(include_buffers=False):
+        with no_weights():
             child = type(parent)(config(), **load_options(parent))
         child.load_state_dict(weights, strict=True, assign=True)  # strict: no weight missing, none left over
     except Exception as error:  # layers that are not alike, or a config that cannot be cut

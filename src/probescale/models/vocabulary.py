@@ -17,12 +17,11 @@ from itertools import chain, islice
 from typing import Any, TypeVar
 
 import torch
-from accelerate import init_empty_weights
 from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from probescale.errors import ProofFailed, UserError
-from probescale.models.loading import LoadedModel
+from probescale.models.loading import LoadedModel, no_weights
 from probescale.models.parent import NARROWER, Wanted, example_inputs, outputs
 from probescale.models.proof import check_in_memory, load_options
 from probescale.models.surgery import built_like
@@ -154,7 +153,7 @@ def _renumbered(settings: C, new: Mapping[int, int]) -> C:
 
 def _weights(model: PreTrainedModel, config: PreTrainedConfig, rows: list[int], *, share: bool) -> dict[str, Tensor]:
     """The model's weights with these rows alone, wherever the stock class has one for every piece."""
-    with init_empty_weights():
+    with no_weights():
         empty = type(model)(config, **load_options(model)).state_dict()
     weights: dict[str, Tensor] = {}
     for name, weight in model.state_dict().items():
