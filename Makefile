@@ -8,12 +8,15 @@ READY := $(VENV)/.ready
 # Libraries are compiled once, when they are first imported: without that, each of many processes would do it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test check fast docs audit real-weights clean
+.PHONY: demo test tests check fast docs audit real-weights clean
 
 demo: $(READY)                ## a real model, probed, cut and fine-tuned on real sentences
 	$(BIN)/probescale run configs/demo.yaml --out runs/demo --overwrite
 
-test: check                   ## everything: lint, types, generated docs, all tests
+test: $(READY)                ## everything: lint, types, generated docs beside all tests
+	$(MAKE) -j 2 check tests
+
+tests: $(READY)
 	$(PYTEST)
 
 fast: $(READY)                ## the tests without training, for use while editing
