@@ -80,7 +80,14 @@ def _probe_once(
     heads = loaded.model.config.num_attention_heads
     return {
         prop.name: score_property(
-            rows_of(request, found, prop.name, probing.validation, seed), found, sites, heads, probing, seed, prop.name
+            rows_of(request, found, prop.name, probing.validation, seed),
+            found,
+            sites,
+            heads,
+            probing,
+            seed,
+            prop.name,
+            floors=not floor,  # what texts alone tell is the same with any weights
         )
         for prop, request, found in zip(properties, requests, features, strict=True)
     }
