@@ -254,6 +254,7 @@ def test_extract_to_the_root(cli, model_folder):
     assert cli("extract", model_folder("bert"), "--keep", "1", "--out", "/").code == 2
 
 
+@pytest.mark.slow
 def test_extract_writes_what_it_says(cli, tmp_path, model_folder):
     found = cli("extract", model_folder("mpnet"), "--keep", "1-2,4", "--out", tmp_path / "out")
     assert found.code == 0, found.err

@@ -74,6 +74,7 @@ def test_code_beside_a_type_that_nobody_knows(folder, executed):
     assert not executed.exists()
 
 
+@pytest.mark.slow
 def test_code_beside_a_stock_type_is_passed_over_and_stays_behind(folder, executed, tmp_path):
     names = ("AutoConfig", "AutoModel", "AutoModelForSequenceClassification")
     change(folder / "config.json", auto_map=dict.fromkeys(names, "evil.Thing"))
