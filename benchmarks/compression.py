@@ -5,9 +5,9 @@
     python benchmarks/compression.py sst2-gte --recipe long --ratio 5x       some of its rows
     python benchmarks/compression.py --tables        only docs/compression.md's tables, from what is known
 
-Needs ../shared (data, gte-small) and `make real-weights`. Hours on two cores; it can be stopped at any time and goes on
-from there: benchmarks/compressed.jsonl has a line for every training. What teachers answered, and how budgets were
-split, stands in .cache/compression.
+Needs $PROBESCALE_REAL (data, gte-small) and `make real-weights`. Hours on two cores; it can be stopped at any time and
+goes on from there: benchmarks/compressed.jsonl has a line for every training. What teachers answered, and how
+budgets were split, stands in .cache/compression.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from compression_rows import (
     BASELINES,
     MAX_LENGTH,
@@ -47,16 +48,16 @@ WORK = ROOT / ".cache" / "compression"
 @lru_cache(2)
 def _ready(name: str, seed: int, recipe: str) -> tuple[Any, Any]:
     """The task and the loaded model of one study and seed."""
-    from probescale.pipeline import prepare
+    from probescale.pipeline.run import prepare
 
     return prepare(config_of(Job(name, seed, "1x", recipe=recipe)))
 
 
 def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
     """How the first seed's data split the budget, the same for all strategies, and which layers each of them keeps."""
-    from probescale.measuring import Measurer
-    from probescale.pipeline import scores_of, selections, shrinker_of, splits_of, trials_of
-    from probescale.splitting import options, smallest
+    from probescale.pipeline.allocation import options, smallest
+    from probescale.pipeline.evaluation import Measurer
+    from probescale.pipeline.run import scores_of, selections, shrinker_of, splits_of, trials_of
 
     task, loaded = _ready(name, 0, recipe)
     folder = WORK / name
@@ -80,12 +81,12 @@ def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int
 def train(job: Job) -> dict[str, Any]:
     import torch
 
-    from probescale.files import remove_folder
-    from probescale.measuring import Measurer
-    from probescale.models.shrink import Shrink
+    from probescale.models.shrink.shrinker import Shrink
     from probescale.models.surgery import record_of, save_model
-    from probescale.pipeline import shrinker_of
+    from probescale.pipeline.evaluation import Measurer
+    from probescale.pipeline.run import shrinker_of
     from probescale.recovery.predict import predict
+    from probescale.utils.files import remove_folder
 
     torch.set_num_threads(1)
     task, loaded = _ready(job.study, job.seed, job.recipe)
@@ -117,8 +118,8 @@ def _work(job: Job) -> Path:
 
 def _still_there(job: Job) -> bool:
     """An original that was measured elsewhere cannot teach here."""
-    from probescale.measuring import TEACHER
-    from probescale.runfolder import INNER
+    from probescale.pipeline.evaluation import TEACHER
+    from probescale.pipeline.folder import INNER
 
     return not STUDIES[job.study].ratios or (_work(job) / INNER / TEACHER).exists()
 
@@ -127,9 +128,9 @@ def ask_teacher(job: Job, measurer: Any) -> None:  # noqa: ANN401 - Measurer, im
     """The teacher has answered the texts of the short recipe; those of another one it is asked when they are needed."""
     from filelock import FileLock
 
-    from probescale.measuring import TEACHER
+    from probescale.pipeline.evaluation import TEACHER
+    from probescale.pipeline.folder import INNER
     from probescale.recovery.teacher import taught
-    from probescale.runfolder import INNER
 
     with FileLock(WORK / job.study / "asking.lock"):
         if not (_work(job) / INNER / TEACHER).exists():
@@ -138,7 +139,7 @@ def ask_teacher(job: Job, measurer: Any) -> None:  # noqa: ANN401 - Measurer, im
 
 
 def plan_of(job: Job) -> tuple[Any, tuple[int, ...]]:
-    from probescale.models.shrink import Shrink
+    from probescale.models.shrink.shrinker import Shrink
 
     stored = json.loads(_plan_path(job).read_text())
     return Shrink(**stored["shrink"]), tuple(stored["kept"])
@@ -236,7 +237,7 @@ def tables() -> str:
 
 def table(name: str, found: dict[Job, dict[str, Any]]) -> str:
     """One row a model: what it is made of, how large it is, what it is right about, and how much of the original's."""
-    from probescale.subsets import layers_text
+    from probescale.models.subsets import layers_text
 
     study, rows = STUDIES[name], dict[Job, list[dict[str, Any]]]()
     for other in (name, *study.beside):

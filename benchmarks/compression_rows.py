@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training import SHARED, TASKS
+from real import DATA, weights
+from training import TASKS
 
 ROOT = Path(__file__).parents[1]
 MEASURED = Path(__file__).with_name("compressed.jsonl")
@@ -53,8 +54,7 @@ class Study:
 
     @property
     def source(self) -> str:
-        shared = SHARED / "weights" / self.model
-        return str(shared if shared.exists() else ROOT / ".cache" / "real-weights" / self.model)
+        return str(weights(self.model))
 
 
 STUDIES = {
@@ -107,7 +107,7 @@ def config_of(job: Job) -> Any:  # noqa: ANN401
     about, usual = TASKS[study.task], LESSONS[study.task, job.recipe]
     lessons = LESSONS.get((study.task, job.recipe, job.ratio), usual)
     columns = {"text": about["text"], **({"pair": about["pair"]} if "pair" in about else {})}
-    texts = {"source": str(SHARED / "data" / about["train"]), **columns}
+    texts = {"source": str(DATA / about["train"]), **columns}
     recipe = {
         **RECIPE,
         "distil": job.distil and bool(study.ratios),
@@ -123,7 +123,7 @@ def config_of(job: Job) -> Any:  # noqa: ANN401
             "task": {
                 "name": study.task,
                 "train": texts,
-                "dev": {**texts, "source": str(SHARED / "data" / about["dev"])},
+                "dev": {**texts, "source": str(DATA / about["dev"])},
                 "unlabelled": {**texts, "most": lessons["unlabelled"]},
                 "max_train": LABELLED,
             },

@@ -1,4 +1,4 @@
-"""Curves of a real model over its layers, for docs/curves.md. Needs ../shared (data, gte-small).
+"""Curves of a real model over its layers, for docs/curves.md. Needs $PROBESCALE_REAL (data, gte-small).
 
 python benchmarks/curves.py     about 15 minutes on two cores; writes docs/curves.md and docs/figures/
 """
@@ -6,21 +6,18 @@ python benchmarks/curves.py     about 15 minutes on two cores; writes docs/curve
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import Any
 
-from probescale.checks import check
-from probescale.files import write_text
-from probescale.pipeline import prepare
+from probescale.pipeline.provenance import provenance
+from probescale.pipeline.run import prepare
+from probescale.pipeline.validate import check
 from probescale.probing.probe import probe
-from probescale.provenance import provenance
 from probescale.report.figure import write_figure
 from probescale.report.probes import probe_notes, probe_table
+from probescale.utils.files import write_text
+from real import DATA, ROOT, weights
 
-ROOT = Path(__file__).parents[1]
-SHARED = ROOT.parent / "shared"
 DOCS = ROOT / "docs"
-DATA = SHARED / "data"
 
 SST2 = {"source": str(DATA / "sst2/train.tsv"), "text": "sentence"}
 QNLI = {"source": str(DATA / "qnli/train_subset.tsv"), "text": "question", "pair": "sentence"}
@@ -42,7 +39,7 @@ def study(name: str) -> str:
     title, train, probes, rows = STUDIES[name]
     config = check(
         {
-            "model": {"source": str(SHARED / "weights/gte-small")},
+            "model": {"source": str(weights("gte-small"))},
             "task": {
                 "name": name,
                 "train": train,

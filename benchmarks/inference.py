@@ -4,8 +4,8 @@
     python benchmarks/inference.py              everything; a quarter of an hour on two cores that do nothing else
     python benchmarks/inference.py --tables     only docs/inference.md's tables, from what is known
 
-Needs ../shared (gte-small, SST-2), `make real-weights` (mpnet), and for the 5x model what benchmarks/compression.py
-leaves in .cache/compression. All ratios are of one run, passes in turn.
+Needs $PROBESCALE_REAL (gte-small, SST-2), `make real-weights` (mpnet), and for the 5x model what
+benchmarks/compression.py leaves in .cache/compression. All ratios are of one run, passes in turn.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ from pathlib import Path
 from typing import Any
 
 from pages import write_tables
+from real import DATA, ROOT, weights
 
-ROOT = Path(__file__).parents[1]
 MEASURED = Path(__file__).with_name("inference.json")
-SHARED = ROOT.parent / "shared"
 SMALL = ROOT / ".cache" / "compression" / "sst2-gte" / "model-5x"
-PARENTS = {"gte-small": SHARED / "weights" / "gte-small", "mpnet": ROOT / ".cache" / "real-weights" / "mpnet"}
+PARENTS = {"gte-small": weights("gte-small"), "mpnet": weights("mpnet")}
 KEPT, PASSES = (2, 4, 6), 12  # of the cuts: the large batches take seconds each
 LINES = 1_000_000
 
 
 def measure_cuts(scratch: Path) -> dict[str, Any]:
     """The first k layers of each: the layers alone decide how fast a cut is."""
-    from probescale.cutting import cut_to_folder
-    from probescale.shipping.bench import bench
+    from probescale.deploy.bench import bench
+    from probescale.pipeline.cut import cut_to_folder
 
     found = {}
     for name, parent in PARENTS.items():
@@ -61,10 +60,10 @@ def measure_cuts(scratch: Path) -> dict[str, Any]:
 def measure_formats(scratch: Path) -> dict[str, Any] | None:
     """The 5x model of benchmarks/compression.py against the original it comes from."""
     from probescale.config import RunConfig
-    from probescale.shipping.answering import metric_of
-    from probescale.shipping.bench import bench
-    from probescale.shipping.export import export
-    from probescale.shipping.ready import open_model
+    from probescale.deploy.answering import metric_of
+    from probescale.deploy.bench import bench
+    from probescale.deploy.export import export
+    from probescale.deploy.ready import open_model
     from probescale.tasks.task import load_task
 
     if not SMALL.exists():
@@ -74,8 +73,8 @@ def measure_formats(scratch: Path) -> dict[str, Any] | None:
         export(str(SMALL), scratch / name, int8=int8)
         places[name] = str(scratch / name)
     found = bench(list(places.values()))
-    data = {"source": str(SHARED / "data" / "sst2" / "train.tsv"), "text": "sentence"}
-    raw = {"name": "sst2", "train": data, "dev": {**data, "source": str(SHARED / "data" / "sst2" / "dev.tsv")}}
+    data = {"source": str(DATA / "sst2" / "train.tsv"), "text": "sentence"}
+    raw = {"name": "sst2", "train": data, "dev": {**data, "source": str(DATA / "sst2" / "dev.tsv")}}
     model = {"source": places["original"]}
     config = RunConfig.model_validate({"model": model, "task": raw, "selection": {"k": 1}})
     task = load_task(config.task, 0)
@@ -95,7 +94,7 @@ def measure_predict(scratch: Path) -> dict[str, Any]:
 
     Those go through a tiny model: what is kept of a line does not hang on the model's size.
     """
-    from probescale.shipping.export import export
+    from probescale.deploy.export import export
 
     export(str(SMALL if SMALL.exists() else PARENTS["gte-small"]), scratch / "int8", int8=True)
     _tiny(scratch / "tiny")
@@ -123,7 +122,7 @@ def _tiny(folder: Path) -> None:
 
 
 def _endless() -> Iterator[str]:
-    lines = (SHARED / "data" / "sst2" / "dev.tsv").read_text().splitlines()[1:]
+    lines = (DATA / "sst2" / "dev.tsv").read_text().splitlines()[1:]
     while True:
         yield from (line.split("\t")[0] for line in lines)
 
@@ -141,9 +140,9 @@ def _watched(process: subprocess.Popen[bytes]) -> list[int]:
 
 def _share_of_bare(folder: Path, count: int = 2048, rounds: int = 7) -> float:
     """Of the throughput of the plainest loop: batches of 32 as they come. In turn; the median round counts."""
-    from probescale.shipping.predicting import predict_lines
-    from probescale.shipping.reading import Line
-    from probescale.shipping.ready import open_model
+    from probescale.deploy.predicting import predict_lines
+    from probescale.deploy.reading import Line
+    from probescale.deploy.ready import open_model
 
     ready = open_model(str(folder))
     texts = list(islice(_endless(), count))

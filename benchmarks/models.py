@@ -23,28 +23,28 @@ import torch
 from rich.console import Console
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from probescale.cutting import cut_to_folder
 from probescale.models.families import FAMILIES, family_of
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, load_as_saved, quiet_transformers
-from probescale.models.proof import Proof
-from probescale.models.trial import Trial, try_models
+from probescale.models.proof.comparison import Proof
+from probescale.models.proof.rehearsal import Trial, try_models
+from probescale.models.subsets import layers_text
+from probescale.pipeline.cut import cut_to_folder
+from probescale.pipeline.provenance import versions
 from probescale.probing.flow import flow_of
-from probescale.provenance import versions
 from probescale.report.table import Table
 from probescale.selection.budget import parse_budget
 from probescale.selection.evidence import Evidence
 from probescale.selection.select import select
-from probescale.subsets import layers_text
+from real import DATA, ROOT, weights
 
-ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "models.md"
 DETECTED = ("bloom", "deberta", "ernie", "eurobert", "falcon", "gpt_neo", "gptj", "mbart", "nomic_bert", "olmo2",
             "pegasus", "phi", "smollm3", "umt5")  # fmt: skip
 REAL = {"minilm": "all-MiniLM-L6-v2", "gte-small": "gte-small", "granite": "granite-embedding-30m-english",
         "mpnet": "all-mpnet-base-v2", "t5": "T5 encoder (of a fine-tuned flan-t5-small)",
         "smollm2": "SmolLM2-135M-Instruct, GGUF Q4_1"}  # fmt: skip
-WIKITEXT = ROOT.parent / "shared" / "data" / "wikitext2_raw" / "wiki.test.raw.gz"
+WIKITEXT = DATA / "wikitext2_raw" / "wiki.test.raw.gz"
 WINDOW, TOKENS = 1024, 32_768
 PROMPT = "The city of Paris is known for"
 MARK = "<!-- real weights: written by benchmarks/models.py --real -->"
@@ -154,7 +154,7 @@ def real_section() -> str:
 
 
 def real_row(name: str) -> tuple[str, ...]:
-    source = weights(name)
+    source = str(weights(name))
     console.print(f"cutting {name}")
     load, _ = in_process("load", source)
     with tempfile.TemporaryDirectory() as scratch:
@@ -164,16 +164,6 @@ def real_row(name: str) -> tuple[str, ...]:
     kept = layers_text(record["kept"])
     return (REAL[name], kept, f"{record['params']:,}", f"{record['params_original']:,}", difference,
             f"{cut:,.0f} / {load:,.0f}")  # fmt: skip
-
-
-def weights(name: str) -> str:
-    places = [ROOT.parent / "shared" / "weights" / name, ROOT / ".cache" / "real-weights" / name]
-    for place in places:
-        if (place / "config.json").exists():
-            return str(place)
-        if files := sorted(place.rglob("*.gguf")):
-            return str(files[0])
-    sys.exit(f"the weights of {name} are not here; `make real-weights` fetches them")
 
 
 def in_process(what: str, *words: str) -> tuple[float, dict[str, Any]]:
@@ -201,7 +191,7 @@ def load_layers(source: str) -> int:
 
 def language_section() -> str:
     """SmolLM2 from 30 to 20 layers: perplexity before and after, and a text written with the cache."""
-    source = weights("smollm2")
+    source = str(weights("smollm2"))
     parent = load_as_saved(source)
     tokens = wikitext(parent)
     choices = {

@@ -1,4 +1,4 @@
-"""What probing costs and how right it is, as ratios within one run. Needs ../shared (data, gte-small).
+"""What probing costs and how right it is, as ratios within one run. Needs $PROBESCALE_REAL (data, gte-small).
 
     python benchmarks/probing.py                     everything, about 25 minutes on two cores
     python benchmarks/probing.py cost memory         some of it
@@ -42,15 +42,15 @@ from probescale.probing.sites import Site, sites_of
 from probescale.probing.targets import Target
 from probescale.tasks.data import Examples, load_examples, load_tagged, sample, without_repeats
 from probescale.tasks.task import Task
+from real import DATA, weights
 
-SHARED = Path(__file__).parents[2] / "shared"
-GTE = str(SHARED / "weights" / "gte-small")
+GTE = str(weights("gte-small"))
 PENALTIES = (0.0001, 0.001, 0.01, 0.1, 1.0)
 Figures = Iterator[tuple[str, Any]]
 
 
 def sst2() -> Examples:
-    data = DataConfig(source=str(SHARED / "data/sst2/train.tsv"), text="sentence", label="label")
+    data = DataConfig(source=str(DATA / "sst2/train.tsv"), text="sentence", label="label")
     return without_repeats(load_examples(data, field="sst2"))
 
 
@@ -196,7 +196,7 @@ def real_binary() -> tuple[str, np.ndarray, np.ndarray]:
 
 def real_tags() -> tuple[str, np.ndarray, np.ndarray]:
     """12 layers of 20,000 x 384: words of the WSJ sample."""
-    data = DataConfig(source=str(SHARED / "data/ptb_wsj_sample/wsj_sample.pos.conll"), text=1, label=2)
+    data = DataConfig(source=str(DATA / "ptb_wsj_sample/wsj_sample.pos.conll"), text=1, label=2)
     tagged = load_tagged(data, field="pos")
     rare = {next(i for i, tags in enumerate(tagged.tags) if tag in tags): None for tag in range(len(tagged.names))}
     tagged = tagged.take(list(rare | dict.fromkeys(range(len(tagged)))))  # every tag is among the first sentences

@@ -4,7 +4,7 @@
     python benchmarks/selection.py sst2              one task
     python benchmarks/selection.py --tables          only the tables, from what is known
 
-Needs ../shared (data, gte-small). Hours on two cores; it can be stopped at any time and goes on from there:
+Needs $PROBESCALE_REAL (data, gte-small). Hours on two cores; it can be stopped at any time and goes on from there:
 benchmarks/trained.jsonl has a line for every training, benchmarks/evidence/ what the strategies decided by.
 """
 
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+
 from pages import write_tables
 from training import DEV, LAYERS, MODEL, TASKS, TRAIN, Job, Kept, data, measured, train_all
 
@@ -69,11 +70,11 @@ def prober_of(task: str) -> Any:  # noqa: ANN401 - Prober, imported late
 
 
 def _gather(task: str) -> Any:  # noqa: ANN401
+    from probescale.models.subsets import every_block
     from probescale.probing.flow import flow
     from probescale.probing.probe import probe
     from probescale.selection.search import all_subsets, beam_search, beam_width
     from probescale.selection.structure import Structure
-    from probescale.subsets import every_block
     from probescale.tasks.data import sample
 
     prober, plain = prober_of(task), Structure()

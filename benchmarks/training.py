@@ -1,7 +1,7 @@
 """Fine-tuned subsets of gte-small, each trained once and kept: what every selection is measured by.
 
-Needs ../shared (data, gte-small). A line of benchmarks/trained.jsonl is one training; what stands there is not done
-again, so that the work can be stopped at any time and goes on with the next subset.
+Needs $PROBESCALE_REAL (data, gte-small). A line of benchmarks/trained.jsonl is one training; what stands there is not
+done again, so that the work can be stopped at any time and goes on with the next subset.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 
 import numpy as np
 
-SHARED = Path(__file__).parents[2] / "shared"
-MODEL = str(SHARED / "weights" / "gte-small")
+from real import DATA, weights
+
+MODEL = str(weights("gte-small"))
 MEASURED = Path(__file__).with_name("trained.jsonl")
 LAYERS = 12
 TRAIN = 1500  # drawn anew by every seed, like the head and the order of the batches
@@ -46,7 +47,7 @@ def data(task: str, part: str, most: int, seed: int) -> Any:  # noqa: ANN401 - E
 
     def read(which: str) -> Any:  # noqa: ANN401
         about = TASKS[task]
-        source = DataConfig(source=str(SHARED / "data" / about[which]), text=about["text"], pair=about.get("pair"))
+        source = DataConfig(source=str(DATA / about[which]), text=about["text"], pair=about.get("pair"))
         return load_examples(source, field=which)
 
     rows = read("dev") if part == "dev" else without_repeats(read("train"), read("dev"))

@@ -9,10 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from probescale.checks import load_config as load_config
     from probescale.config import RecoveryConfig as RecoveryConfig
     from probescale.config import RunConfig as RunConfig
-    from probescale.cutting import cut_to_folder as cut_to_folder
     from probescale.errors import ProbeScaleError as ProbeScaleError
     from probescale.errors import UserError as UserError
     from probescale.models.architecture import facts_of as facts_of
@@ -22,7 +20,10 @@ if TYPE_CHECKING:
     from probescale.models.loading import load_classifier as load_classifier
     from probescale.models.surgery import extract as extract
     from probescale.models.surgery import save_model as save_model
-    from probescale.pipeline import run as run
+    from probescale.pipeline.cut import cut_to_folder as cut_to_folder
+    from probescale.pipeline.run import run as run
+    from probescale.pipeline.smallest import smallest as smallest
+    from probescale.pipeline.validate import load_config as load_config
     from probescale.probing.cache import Store as Store
     from probescale.probing.probe import probe as probe
     from probescale.probing.represent import Request as Request
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from probescale.selection.select import Selection as Selection
     from probescale.selection.select import select as select
     from probescale.selection.structure import Structure as Structure
-    from probescale.smallest import smallest as smallest
     from probescale.tasks.task import load_task as load_task
 
 _HOMES = {
@@ -53,8 +53,8 @@ _HOMES = {
     "read_architecture": "models.architecture",
     "plan": "selection.planning",
     "examine": "report.examination",
-    "cut_to_folder": "cutting",
-    "load_config": "checks",
+    "cut_to_folder": "pipeline.cut",
+    "load_config": "pipeline.validate",
     "RecoveryConfig": "config",
     "RunConfig": "config",
     "ProbeScaleError": "errors",
@@ -64,7 +64,7 @@ _HOMES = {
     "load_classifier": "models.loading",
     "extract": "models.surgery",
     "save_model": "models.surgery",
-    "run": "pipeline",
+    "run": "pipeline.run",
     "Store": "probing.cache",
     "probe": "probing.probe",
     "Request": "probing.represent",
@@ -85,7 +85,7 @@ _HOMES = {
     "evidence_of": "selection.evidence",
     "fit_law": "selection.scaling",
     "Structure": "selection.structure",
-    "smallest": "smallest",
+    "smallest": "pipeline.smallest",
     "load_task": "tasks.task",
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
-from probescale.plain import redacted
+from probescale.utils.sanitize import redacted
 
 T = TypeVar("T")
 LONGEST = 2000  # letters of a message; what it quotes may be a megabyte

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from killing import Change, attempt, facts
 
-from probescale import pipeline
-from probescale.checks import check
+from helpers.killing import Change, attempt, facts
 from probescale.cli import app
-from probescale.configfile import to_yaml
-from probescale.cutting import cut_to_folder
+from probescale.deploy.export import export
+from probescale.pipeline import run as pipeline
+from probescale.pipeline.cut import cut_to_folder
+from probescale.pipeline.folder import INNER
+from probescale.pipeline.validate import check
 from probescale.recovery import checkpoints
-from probescale.runfolder import INNER
-from probescale.shipping.export import export
+from probescale.utils.yaml_files import to_yaml
 
 pytestmark = pytest.mark.slow
 POINTS = int(os.environ.get("PROBESCALE_KILLS", "0"))

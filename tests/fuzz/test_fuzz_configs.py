@@ -9,17 +9,17 @@ from random import Random
 from typing import Any
 
 import pytest
-from fuzzing import RNG, answered, fuzz, nonsense, spoilt
 from hypothesis import note
 from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from probescale.checks import load_config
+from helpers.fuzzing import RNG, answered, fuzz, nonsense, spoilt
 from probescale.config import RunConfig
-from probescale.configfile import to_yaml
+from probescale.pipeline.validate import load_config
 from probescale.study.cells import load_study
 from probescale.study.settings import StudyConfig
+from probescale.utils.yaml_files import to_yaml
 
 CONFIGS = [path.read_bytes() for path in sorted((Path(__file__).parents[2] / "configs").rglob("*.yaml"))]
 Place = tuple[str | int, ...]

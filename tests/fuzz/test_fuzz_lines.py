@@ -7,12 +7,12 @@ import json
 from collections.abc import Sequence
 
 import pytest
-from fuzzing import RNG, answered, fuzz, json_bytes, nonsense, spoilt
 from hypothesis import strategies as st
 
-from probescale.shipping.predicting import predict_lines
-from probescale.shipping.reading import Format, Line, read_texts
-from probescale.shipping.ready import open_model
+from helpers.fuzzing import RNG, answered, fuzz, json_bytes, nonsense, spoilt
+from probescale.deploy.predicting import predict_lines
+from probescale.deploy.reading import Format, Line, read_texts
+from probescale.deploy.ready import open_model
 
 FORMATS: tuple[Format, ...] = ("lines", "csv", "tsv", "jsonl")
 SOUND: dict[Format, bytes] = {

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuzzing import RNG, answered, fuzz, spoilt, spoilt_json
 from hypothesis import strategies as st
 
-from probescale.checks import check_architecture
+from helpers.fuzzing import RNG, answered, fuzz, spoilt, spoilt_json
 from probescale.config import ModelConfig
 from probescale.models.architecture import facts_of, read_architecture
 from probescale.models.loading import check_local_model, load_as_saved
+from probescale.pipeline.validate import check_architecture
 
 FAMILIES = st.sampled_from(["bert", "roberta", "t5"])
 SETTINGS = ("tokenizer_config.json", "tokenizer.json")

@@ -11,15 +11,15 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fuzzing import RNG, answered, fuzz, json_bytes, nonsense, spoilt
 from hypothesis import strategies as st
 from pyarrow import ipc, parquet
 
+from helpers.fuzzing import RNG, answered, fuzz, json_bytes, nonsense, spoilt
 from probescale.config import DataConfig, Kind, UnlabelledConfig
-from probescale.sources import DATA_SUFFIXES
 from probescale.tasks.data import load_examples, load_tagged, split
 from probescale.tasks.readers import READERS
 from probescale.tasks.unlabelled import load_unlabelled
+from probescale.utils.sources import DATA_SUFFIXES
 
 TEXTS = [f"a text, number {n} of é\u202e😀" for n in range(12)]
 LABELS = [("good", "bad")[n % 2] for n in range(12)]

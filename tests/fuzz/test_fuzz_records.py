@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fuzzing import RNG, answered, fuzz, json_bytes, spoilt, spoilt_json
 from hypothesis import strategies as st
 
+from helpers.fuzzing import RNG, answered, fuzz, json_bytes, spoilt, spoilt_json
+from probescale.deploy.ready import open_graph
 from probescale.models.sentence import check_modules
+from probescale.models.subsets import every_block, parse_layers
 from probescale.probing.scores import Curve, Flow, ProbeResult, ProbeScores, SubnetworkScores, load_scores
 from probescale.recovery.result import Measured, RunResult
 from probescale.report.tables import selection_table
@@ -18,11 +20,9 @@ from probescale.selection.calibration import calibrate, load_measured
 from probescale.selection.evidence import together
 from probescale.selection.select import Selection, select
 from probescale.selection.strategies import STRATEGIES
-from probescale.shipping.ready import open_graph
 from probescale.study.cells import Study, study_of
 from probescale.study.folder import MARK, StudyFolder
 from probescale.study.results import read_results
-from probescale.subsets import every_block, parse_layers
 
 LAYERS = 3
 CURVE = Curve(values=(0.5, 0.7, 0.6), low=(0.4, 0.6, 0.5), high=(0.6, 0.8, 0.7))

@@ -6,9 +6,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from fuzzing import RNG, answered, fuzz, json_bytes
 from hypothesis import strategies as st
 
+from helpers.fuzzing import RNG, answered, fuzz, json_bytes
 from probescale.config import DataConfig, ProbeConfig, TaskConfig
 from probescale.tasks.task import load_task
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from probescale import archives
-from probescale.archives import read_gzip, unpack
 from probescale.errors import UserError
 from probescale.tasks.readers import _read_hub, read_columns
 from probescale.tasks.unlabelled import _lines
+from probescale.utils import archives
+from probescale.utils.archives import read_gzip, unpack
 
 
 def wheel(folder: Path, *members: tuple[str | zipfile.ZipInfo, bytes]) -> Path:
@@ -160,7 +160,7 @@ def test_modules_in_the_current_folder_are_not_run(tmp_path):
         (tmp_path / f"{name}.py").write_text("open('executed', 'w').close()\n")
     program = """
 import os, subprocess, sys
-from probescale.children import module, python
+from probescale.utils.subprocesses import module, python
 os.chdir(sys.argv[1])
 for words in (module("pip", "--version"), python("import json, probescale; print(probescale.__file__)")):
     print(subprocess.run(words, capture_output=True, text=True, check=True).stdout)

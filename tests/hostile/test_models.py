@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from probescale.cutting import cut_to_folder
 from probescale.errors import UserError
 from probescale.models.loading import check_local_model, load_as_saved
+from probescale.pipeline.cut import cut_to_folder
 from probescale.report.examination import examine
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from corpus import ESCAPES, MARKUP, SCRIPT, TOKEN, elements, markup
 from ruamel.yaml import YAML
 
-from conftest import labelled_rows
+from helpers.data import labelled_rows
+from helpers.hostile import ESCAPES, MARKUP, SCRIPT, TOKEN, elements, markup
 from probescale.cli import main
 from probescale.report.page import Page, render
 

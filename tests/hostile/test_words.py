@@ -8,23 +8,23 @@ import shutil
 from pathlib import Path
 
 import pytest
-from corpus import ESCAPES, MARKUP, SCRIPT, TOKEN, elements, markup
 
 import probescale
-from probescale.configfile import read_yaml, set_value
+from helpers.hostile import ESCAPES, MARKUP, SCRIPT, TOKEN, elements, markup
 from probescale.errors import UserError
-from probescale.provenance import command
+from probescale.pipeline.provenance import command
 from probescale.recovery.regressions import Example, Regressions, Slice
 from probescale.report.card import licence_of
 from probescale.report.figure import drawing
 from probescale.report.page import Page, render
 from probescale.report.regressions import regression_table
 from probescale.report.run_page import _changed
-from probescale.report.study_page import write_study_report
-from probescale.sources import model_folder as find_model
 from probescale.study.cells import _model_names, study_of
 from probescale.study.folder import StudyFolder
+from probescale.study.report import write_study_report
 from probescale.study.results import read_results
+from probescale.utils.sources import model_folder as find_model
+from probescale.utils.yaml_files import read_yaml, set_value
 
 CONTROLS = set("\x1b\x07\x9b\r\u202e")
 
@@ -182,7 +182,7 @@ def found(pattern: str) -> list[str]:
 def test_yaml_is_only_read_safely():
     assert found(r"^\s*(import|from) yaml\b") == []
     unsafe = [line for line in found(r"YAML\(") if 'YAML(typ="safe")' not in line]
-    assert unsafe == ["configfile.py: yaml = YAML()"]  # which only writes
+    assert unsafe == ["yaml_files.py: yaml = YAML()"]  # which only writes
     assert found(r"yaml\.load|YAML\(\)\.load") == []
 
 
@@ -197,7 +197,7 @@ def test_nothing_is_unpickled_or_run():
     ]
     assert len(calls) >= 5
     assert all("trust_remote_code=False" in call for call in calls)
-    assert [line[:15] for line in found(r"(?<!\.)\b(eval|exec)\(")] == ["proof.py: START"]  # of a file of our own
+    assert [line[:15] for line in found(r"(?<!\.)\b(eval|exec)\(")] == ["comparison.py: "]  # of a file of our own
 
 
 def test_the_page_makes_text_of_text():

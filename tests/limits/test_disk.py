@@ -8,8 +8,9 @@ import resource
 from pathlib import Path
 
 import pytest
-from limiting import limited
 from ruamel.yaml import YAML
+
+from helpers.limits import limited
 
 
 @pytest.fixture

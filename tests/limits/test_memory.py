@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import labelled_rows
+from helpers.data import labelled_rows
 from probescale.config import RecoveryConfig
+from probescale.deploy.predicting import predict_lines
+from probescale.deploy.reading import Line
+from probescale.deploy.ready import from_loaded
 from probescale.errors import MachineError
 from probescale.models import memory
 from probescale.models.loading import load_as_saved, load_classifier
@@ -22,9 +25,6 @@ from probescale.probing.represent import Request, represent
 from probescale.recovery import recover as recovery
 from probescale.recovery.predict import predict
 from probescale.recovery.teacher import teach
-from probescale.shipping.predicting import predict_lines
-from probescale.shipping.reading import Line
-from probescale.shipping.ready import from_loaded
 from probescale.tasks.data import Examples, TaggedSentences
 
 ROWS = labelled_rows(40)

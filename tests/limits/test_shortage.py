@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import torch
-from limiting import limited
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, models
 
+from helpers.limits import limited
 from probescale.errors import MachineError, Problems, UserError
-from probescale.files import write_text
-from probescale.shortage import shortage, told_of
+from probescale.utils.files import write_text
+from probescale.utils.resources import shortage, told_of
 
 HUGE = 1 << 50
 WRITES = {

@@ -11,8 +11,8 @@ import psutil
 import pytest
 from ruamel.yaml import YAML
 
-from conftest import labelled_rows
-from probescale.stopping import Stopped, stoppable
+from helpers.data import labelled_rows
+from probescale.utils.signals import Stopped, stoppable
 
 
 @pytest.fixture
@@ -23,10 +23,10 @@ def texts(tmp_path):
 
 
 STOPS = {
-    "predict": ("probescale.shipping.predicting.run_in_parts", "{texts}", "--out", "{out}"),
-    "extract": ("probescale.cutting.prove", "--keep", "1,2", "--out", "{out}"),
-    "export": ("probescale.shipping.export.write_graph", "--out", "{out}"),
-    "bench": ("probescale.shipping.runner.Runner.about",),
+    "predict": ("probescale.deploy.predicting.run_in_parts", "{texts}", "--out", "{out}"),
+    "extract": ("probescale.pipeline.cut.prove", "--keep", "1,2", "--out", "{out}"),
+    "export": ("probescale.deploy.export.write_graph", "--out", "{out}"),
+    "bench": ("probescale.deploy.runner.Runner.about",),
 }
 
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from conftest import labelled_rows
-from probescale.housekeeping import keep_within
+from helpers.data import labelled_rows
 from probescale.models.loading import load_as_saved
 from probescale.probing.cache import Store
 from probescale.probing.represent import Request, represent
 from probescale.tasks.data import Examples
+from probescale.utils.cache import keep_within
 
 DATA = Examples(tuple(text for text, _ in labelled_rows(40)), None, (0, 1) * 20, ("a", "b"))
 

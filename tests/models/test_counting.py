@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 from transformers import AutoConfig, RobertaConfig, T5Config, T5ForConditionalGeneration
 
-from conftest import FAMILIES, tiny_model
+from helpers.models import FAMILIES, tiny_model
 from probescale.errors import UserError
 from probescale.models.counting import count_flops, count_from_config, count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS
 from probescale.models.heads import class_name
 from probescale.models.loading import load_as_saved
+from probescale.models.proof.twin import twin_config
 from probescale.models.surgery import extract
-from probescale.models.twin import twin_config
 from probescale.selection.budget import parse_budget
 from probescale.selection.select import select
 

@@ -12,15 +12,15 @@ import torch
 import transformers
 from transformers import AutoConfig, PreTrainedModel, set_seed
 
-from conftest import tiny_tokenizer
-from probescale.cutting import cut_to_folder, head_rows
+from helpers.models import tiny_tokenizer
 from probescale.errors import UserError
 from probescale.models.counting import count_parameters
 from probescale.models.families import FAMILIES, family_of
 from probescale.models.head_cut import check_count, choose_heads, group_size, head_counts, keep_heads, why_not
 from probescale.models.loading import LoadedModel, load_as_saved
-from probescale.models.parent import example_inputs, silencing
+from probescale.models.proof.reference import example_inputs, silencing
 from probescale.models.surgery import extract
+from probescale.pipeline.cut import cut_to_folder, head_rows
 from probescale.probing.scores import ProbeResult, ProbeScores
 from probescale.report.examination import examine
 

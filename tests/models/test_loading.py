@@ -11,13 +11,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
-from conftest import tiny_model, tiny_tokenizer
+from helpers.models import tiny_model, tiny_tokenizer
 from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.families import FAMILIES
 from probescale.models.loading import load_as_saved, load_classifier, read_config
+from probescale.models.proof.twin import twin, twin_tokenizer
 from probescale.models.surgery import extract
-from probescale.models.twin import twin, twin_tokenizer
 from probescale.recovery.recover import recover
 from probescale.tasks.data import load_rows
 

@@ -13,7 +13,7 @@ import torch
 from safetensors import safe_open
 from transformers import BertModel, MPNetModel, PreTrainedModel, T5Config, T5ForConditionalGeneration
 
-from conftest import FAMILIES, LAYERS, layers_skipped, tiny_model, tiny_tokenizer
+from helpers.models import FAMILIES, LAYERS, layers_skipped, tiny_model, tiny_tokenizer
 from probescale.errors import UserError
 from probescale.models.counting import count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from conftest import labelled_rows, write_csv
+from helpers.data import labelled_rows, write_csv
 from probescale.errors import MachineError, UserError
-from probescale.housekeeping import cache_limit, clear, entries, keep_within
 from probescale.models.loading import load_as_saved
 from probescale.probing import cache
 from probescale.probing.cache import Store
 from probescale.probing.represent import Request, key_of, represent
 from probescale.probing.sites import sites_of
 from probescale.tasks.data import Examples
+from probescale.utils.cache import cache_limit, clear, entries, keep_within
 
 TEXTS = tuple(text for text, _ in labelled_rows(40, seed=5))
 DATA = Examples(TEXTS, None, (0, 1) * 20, ("a", "b"))

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import LAYERS, labelled_rows
+from helpers.data import labelled_rows
+from helpers.models import LAYERS
 from probescale.models.loading import load_as_saved
 from probescale.probing.flow import flow
 from probescale.tasks.data import Examples

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import LAYERS, labelled_rows, write_csv
-from probescale.checks import check
+from helpers.data import labelled_rows, write_csv
+from helpers.models import LAYERS
 from probescale.config import ProbingConfig
 from probescale.errors import ProbeScaleError, UserError
 from probescale.models.loading import load_as_saved
-from probescale.pipeline import prepare
+from probescale.pipeline.run import prepare
+from probescale.pipeline.validate import check
 from probescale.probing.cache import Features
 from probescale.probing.controls import _compare, with_random_weights
 from probescale.probing.fitting import Rows, score_property

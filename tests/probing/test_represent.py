@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import FAMILIES, LAYERS, labelled_rows
+from helpers.data import labelled_rows
+from helpers.models import FAMILIES, LAYERS
 from probescale.errors import UserError
 from probescale.models.batching import batches_by_tokens
 from probescale.models.loading import load_as_saved

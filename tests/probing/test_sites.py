@@ -12,8 +12,8 @@ from probescale.errors import UserError
 from probescale.models.families import FAMILIES, family_of
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, fingerprint
-from probescale.models.parent import example_inputs
-from probescale.models.twin import twin, twin_tokenizer
+from probescale.models.proof.reference import example_inputs
+from probescale.models.proof.twin import twin, twin_tokenizer
 from probescale.probing.sites import sites_of, states_at
 
 

@@ -10,18 +10,19 @@ import torch
 import transformers
 from transformers import AutoConfig
 
-from conftest import LAYERS, labelled_rows, tiny_tokenizer
+from helpers.data import labelled_rows
+from helpers.models import LAYERS, tiny_tokenizer
 from probescale.models.families import FAMILIES
 from probescale.models.family import backbone
 from probescale.models.heads import class_name
 from probescale.models.loading import LoadedModel, fingerprint, load_as_saved
+from probescale.models.proof.twin import twin_config
+from probescale.models.subsets import every_block, name_of, passes_for
 from probescale.models.surgery import extract
-from probescale.models.twin import twin_config
 from probescale.models.wiring import wired
 from probescale.probing.cache import Store
 from probescale.probing.represent import Request, represent
 from probescale.probing.subnetworks import ends_of, run_subnetworks
-from probescale.subsets import every_block, name_of, passes_for
 from probescale.tasks.data import Examples
 
 SAVED = ("bert", "mpnet", "t5")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from conftest import labelled_rows
+from helpers.data import labelled_rows
 from probescale.config import RecoveryConfig
 from probescale.models.loading import load_classifier
 from probescale.models.surgery import extract

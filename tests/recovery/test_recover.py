@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from conftest import labelled_rows
+from helpers.data import labelled_rows
 from probescale.config import RecoveryConfig
 from probescale.models.loading import load_classifier
 from probescale.models.precision import usable_precision

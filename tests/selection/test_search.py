@@ -11,9 +11,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from probescale.errors import UserError
+from probescale.models.subsets import passes_for
 from probescale.selection.search import WIDEST, all_subsets, beam_passes, beam_search, beam_width
 from probescale.selection.structure import Structure
-from probescale.subsets import passes_for
 
 STRUCTURES = [
     Structure(),

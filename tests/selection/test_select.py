@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from probescale.errors import UserError
 from probescale.models.cost import Cost
 from probescale.models.parameters import Parameters
+from probescale.models.subsets import every_block
 from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.evidence import Evidence, combined
 from probescale.selection.search import all_subsets, beam_search
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES, score_of
 from probescale.selection.structure import Structure
-from probescale.subsets import every_block
 
 PAPER = Path(__file__).parents[2] / "docs" / "paper_probes.csv"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from study_settings import settings
 
+from helpers.studies import settings
 from probescale.errors import Problems, UserError
-from probescale.provenance import command
+from probescale.pipeline.provenance import command
 from probescale.study.cells import study_of
 from probescale.study.folder import MARK, StudyFolder
 

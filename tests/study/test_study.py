@@ -16,11 +16,11 @@ import time
 import psutil
 import pytest
 from ruamel.yaml import YAML
-from study_settings import settings
 
-from probescale.report.study_page import write_study_report
+from helpers.studies import settings
 from probescale.study.cells import study_of
 from probescale.study.folder import StudyFolder
+from probescale.study.report import write_study_report
 from probescale.study.results import read_results
 from probescale.study.run import run_study
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from conftest import labelled_rows, write_csv
+from helpers.data import labelled_rows, write_csv
 from probescale.config import DataConfig, ProbeConfig, TaskConfig
 from probescale.errors import Problems, UserError
 from probescale.tasks.data import (

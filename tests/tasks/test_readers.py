@@ -9,9 +9,9 @@ import pytest
 from pyarrow import ipc, parquet
 
 from probescale.errors import Problems, UserError
-from probescale.sources import DATA_SUFFIXES
 from probescale.tasks import readers
 from probescale.tasks.readers import READERS, read_columns
+from probescale.utils.sources import DATA_SUFFIXES
 
 ROLES: dict[str, str | int] = {"text": "text", "label": "label"}
 

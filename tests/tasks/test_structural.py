@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from conftest import SHARED
+from helpers.real import REAL
 from probescale.config import DataConfig
 from probescale.errors import UserError
 from probescale.tasks.data import load_examples, load_tagged
@@ -147,9 +147,9 @@ def test_numbers(tmp_path):
 
 
 def test_real_conllu():
-    path = SHARED / "data" / "ud_english_ewt" / "en_ewt-ud-dev.conllu.gz"
+    path = REAL / "data" / "ud_english_ewt" / "en_ewt-ud-dev.conllu.gz"
     if not path.exists():
-        pytest.skip("needs ../shared/data beside the checkout")
+        pytest.skip("needs real data: PROBESCALE_REAL names the folder")
     found = load_tagged(DataConfig(source=str(path), text="form", label="upos"), field="x")
     assert len(found.names) == 17
     tense = load_property("tense", DataConfig(source=str(path)), (), 0, field="p")

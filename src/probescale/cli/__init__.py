@@ -8,7 +8,7 @@ import sys
 
 from probescale.cli.app import app as app
 from probescale.cli.ending import told
-from probescale.processes import first, follow, leading, started
+from probescale.utils.distributed import first, follow, leading, started
 
 # isort: off
 from probescale.cli import work  # --help lists commands in the order of these imports

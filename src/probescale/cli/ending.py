@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from probescale.errors import MachineError, ProbeScaleError, Problems, UserError
-from probescale.processes import first
-from probescale.shortage import shortage
-from probescale.stopping import Stopped, stoppable
+from probescale.utils.distributed import first
+from probescale.utils.resources import shortage
+from probescale.utils.signals import Stopped, stoppable
 
 LONG = ("run", "smallest", "probe", "study")  # what they did is kept, and not done again
 GOES_ON = "the same command goes on from here"
@@ -55,7 +55,7 @@ def _wrong(error: Exception) -> UserError | None:
 
 
 def _say(error: ProbeScaleError) -> None:
-    from probescale.progress import PlainConsole
+    from probescale.utils.progress import PlainConsole
 
     console = PlainConsole(stderr=True)
     problems = error.problems if isinstance(error, Problems) else [error]

@@ -20,7 +20,7 @@ from probescale.cli.options import (
     show,
 )
 from probescale.errors import UserError
-from probescale.subsets import parse_layers
+from probescale.models.subsets import parse_layers
 
 
 class Dtype(str, Enum):
@@ -61,7 +61,7 @@ def plan(
     from probescale.report.plan import plan_facts, plan_table
     from probescale.selection.budget import parse_budget
     from probescale.selection.planning import plan as make_plan
-    from probescale.sources import is_local
+    from probescale.utils.sources import is_local
 
     limits = parse_budget(budget, where="--") if budget else None
     timed = timed or (limits is not None and "milliseconds" in limits.units)
@@ -72,7 +72,7 @@ def plan(
     if facts is None:
         with quick_imports():
             from probescale.models.architecture import facts_of, read_architecture
-            from probescale.models.units import milliseconds_of
+            from probescale.models.budget_costs import milliseconds_of
         what = read_architecture(model, revision)
         facts = facts_of(what, head.value, classes, length)
         if timed:
@@ -107,7 +107,7 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Say whether and how a model is supported: layers, parameters, heads, what would not work, a config to start."""
-    from probescale.files import check_output_file, write_text
+    from probescale.utils.files import check_output_file, write_text
 
     if out:
         check_output_file(out, overwrite=overwrite)
@@ -156,13 +156,13 @@ def extract(
     decoder = parse_layers(keep_decoder, "--keep-decoder") if keep_decoder is not None else None
     if decoder is not None and encoder_only:
         raise UserError("an encoder alone has no decoder", field="--keep-decoder", hint="leave one of the two out")
-    from probescale.files import check_output_folder
+    from probescale.utils.files import check_output_folder
 
     check_output_folder(out, overwrite=overwrite, markers=["probescale.json"])
-    from probescale.progress import waiting
+    from probescale.utils.progress import waiting
 
     with waiting("loading libraries"), quick_imports():
-        from probescale.cutting import cut_to_folder
+        from probescale.pipeline.cut import cut_to_folder
         from probescale.report.cut import cut_lines
 
     record = cut_to_folder(

@@ -31,7 +31,7 @@ AllowPickle = Annotated[
 
 
 def show(what: object) -> None:
-    from probescale.progress import PlainConsole
+    from probescale.utils.progress import PlainConsole
 
     # A file or a pipe has no width of its own: do not fold tables there.
     console = PlainConsole(width=None if sys.stdout.isatty() else 140)

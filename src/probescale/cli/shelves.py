@@ -28,8 +28,8 @@ def cache_clear(
     older_than: Annotated[float, typer.Option(min=0, help="Only what was not used for so many days.")] = 0,
 ) -> None:
     """Remove entries. What another process is computing stays."""
-    from probescale.files import size_text
-    from probescale.housekeeping import clear
+    from probescale.utils.cache import clear
+    from probescale.utils.files import size_text
 
     count, size = clear(older_than)
     show(f"removed {count} entries, {size_text(size)}")

@@ -20,7 +20,7 @@ from probescale.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from probescale.shipping.predicting import Answer
+    from probescale.deploy.predicting import Answer
 
 Model = Annotated[str, typer.Argument(help="Run folder, model folder, folder of an export, or hub name.")]
 
@@ -49,8 +49,8 @@ def export(
             hint="a decoder's folder is read by llama.cpp: python convert_hf_to_gguf.py FOLDER",
         )
     with quick_imports():
-        from probescale.report.shipping import export_lines
-        from probescale.shipping.export import export as write
+        from probescale.deploy.export import export as write
+        from probescale.deploy.tables import export_lines
     folder = out or Path(f"{model.rstrip('/')}-{'int8' if int8 else 'onnx'}")
     about = write(model, folder, int8=int8, tolerance=tolerance, overwrite=overwrite)
     for line in export_lines(about, folder):
@@ -68,15 +68,15 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Time models and formats side by side, in turn: latency, throughput, memory, size."""
-    from probescale.files import check_output_file
+    from probescale.utils.files import check_output_file
 
     if figure:
         check_output_file(figure.with_suffix(".svg"), field="--figure")
     with quick_imports():
         import torch
 
-        from probescale.report.shipping import bench_sentence, bench_tables, write_bench_figure
-        from probescale.shipping.bench import bench as time_all
+        from probescale.deploy.bench import bench as time_all
+        from probescale.deploy.tables import bench_sentence, bench_tables, write_bench_figure
     if threads:
         torch.set_num_threads(threads)
     found = time_all(models, batch_size, length, passes)
@@ -113,8 +113,8 @@ def predict(
     ] = None,
 ) -> None:
     """Label texts, in their order and as they come; a line that is no good is named, the others go on."""
-    from probescale.files import check_output_file
-    from probescale.shipping.reading import format_of, read_texts
+    from probescale.deploy.reading import format_of, read_texts
+    from probescale.utils.files import check_output_file
 
     path = None if file == "-" else Path(file)
     if path and not path.is_file():
@@ -122,8 +122,8 @@ def predict(
     if out:
         check_output_file(out)
     with quick_imports():
-        from probescale.shipping.predicting import predict_lines
-        from probescale.shipping.ready import open_model
+        from probescale.deploy.predicting import predict_lines
+        from probescale.deploy.ready import open_model
     ready = open_model(model)
     shape = format_ or (Shape.jsonl if out or not sys.stdout.isatty() else Shape.table)
     with path.open("rb") if path else sys.stdin.buffer as stream, _written(out) as target:
@@ -136,7 +136,7 @@ def predict(
 
 @contextmanager
 def _written(out: Path | None) -> Iterator[TextIO]:
-    from probescale.files import whole_file
+    from probescale.utils.files import whole_file
 
     if out is None:
         yield sys.stdout
@@ -176,7 +176,7 @@ ROWS = 1000  # of one table
 
 
 def _show(answers: list[Answer]) -> None:
-    from probescale.report.shipping import answers_table
+    from probescale.deploy.tables import answers_table
 
     show(answers_table(answers).rich())
 
@@ -189,9 +189,9 @@ def push(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go up.")] = False,
 ) -> None:
     """Upload a model to the hub, card and all, as the account of `hf auth login`."""
-    from probescale.files import size_text
-    from probescale.shipping.push import files_of
-    from probescale.shipping.push import push as upload
+    from probescale.deploy.push import files_of
+    from probescale.deploy.push import push as upload
+    from probescale.utils.files import size_text
 
     folder = model / "model" if (model / "model" / "config.json").is_file() else model
     paths = files_of(folder)

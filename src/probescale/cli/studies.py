@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from probescale.cli.app import app
 from probescale.cli.options import Config, Set, show
 from probescale.errors import UserError
-from probescale.processes import several
+from probescale.utils.distributed import several
 
 if TYPE_CHECKING:
     from probescale.study.scheduling import Progress
@@ -39,8 +39,8 @@ Out = Annotated[Path | None, typer.Option(help="Study folder.", show_default="ru
 @study.command("run")
 def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa: B006 - typer reads it
     """Run every cell that is not done yet; the same command goes on after an interruption."""
-    from probescale.progress import waiting
     from probescale.study.cells import load_study
+    from probescale.utils.progress import waiting
 
     folder = out or Path("runs") / config.stem
     if several() > 1:
@@ -51,10 +51,10 @@ def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa:
         )
     with waiting("checking every cell"):
         wanted = load_study(config, set_)
-        from probescale.report.study import study_notes, study_table
-        from probescale.report.study_page import write_study_report
         from probescale.study.folder import StudyFolder
+        from probescale.study.report import write_study_report
         from probescale.study.run import run_study
+        from probescale.study.tables import study_notes, study_table
     with _live() as note:
         results = run_study(wanted, folder, note)
     write_study_report(StudyFolder(folder), results)
@@ -74,7 +74,7 @@ class _live:  # noqa: N801 - used as a function
     def __enter__(self) -> _live:
         from rich.live import Live
 
-        from probescale.progress import console
+        from probescale.utils.progress import console
 
         self.started, self.before, self.said = time.monotonic(), 0, ""
         self.console, self.live = console, Live(console=console, transient=True, refresh_per_second=4)
@@ -87,7 +87,7 @@ class _live:  # noqa: N801 - used as a function
             self.live.stop()
 
     def __call__(self, at: Progress) -> None:
-        from probescale.report.study import progress_line, progress_table
+        from probescale.study.tables import progress_line, progress_table
 
         if not at.running and not self.said:
             self.before = len(at.done)  # of an earlier start
@@ -103,14 +103,14 @@ class _live:  # noqa: N801 - used as a function
 @study.command("plan")
 def study_plan(config: Config, set_: Set = []) -> None:  # noqa: B006
     """Show the cells, the time they will take (a few batches are trained to measure it) and the disk they need."""
-    from probescale.progress import waiting
     from probescale.study.cells import load_study
+    from probescale.utils.progress import waiting
 
     with waiting("checking every cell"):
         wanted = load_study(config, set_)
     with waiting("training a few batches"):
-        from probescale.report.study import plan_notes, plan_table
         from probescale.study.planning import estimate
+        from probescale.study.tables import plan_notes, plan_table
 
         found = estimate(wanted)
     show(plan_table(wanted, found).rich())

@@ -27,13 +27,13 @@ def run(
     overwrite: Overwrite = False,
 ) -> None:
     """Probe, select, cut, fine-tune and measure, as the configuration says."""
-    from probescale.checks import load_config
-    from probescale.progress import waiting
+    from probescale.pipeline.validate import load_config
+    from probescale.utils.progress import waiting
 
     folder = out or Path("runs") / config.stem
     settings = load_config(config, set_)
     with waiting("loading libraries"):
-        from probescale.pipeline import run as run_pipeline
+        from probescale.pipeline.run import run as run_pipeline
         from probescale.probing.scores import load_scores
         from probescale.report.tables import comparison_table, layer_table
     result = run_pipeline(settings, folder, overwrite=overwrite)
@@ -55,15 +55,15 @@ def smallest(
     overwrite: Overwrite = False,
 ) -> None:
     """Find the smallest subnetwork that keeps a share of the original's metric: train few, measure all, stop."""
-    from probescale.checks import load_config
-    from probescale.progress import waiting
+    from probescale.pipeline.validate import load_config
+    from probescale.utils.progress import waiting
 
     folder = out or Path("runs") / f"{config.stem}-smallest"
     settings = load_config(config, [*set_, "selection.k=null", "selection.budget=100%"])  # theirs count nothing here
     with waiting("loading libraries"):
+        from probescale.pipeline.smallest import parse_share
+        from probescale.pipeline.smallest import smallest as find
         from probescale.report.tables import trace_notes, trace_table
-        from probescale.smallest import parse_share
-        from probescale.smallest import smallest as find
     trace = find(settings, parse_share(keep), folder, overwrite=overwrite)
     show(trace_table(trace).rich())
     for note in trace_notes(trace):
@@ -74,9 +74,9 @@ def smallest(
 @app.command()
 def validate(config: Config, set_: Set = []) -> None:  # noqa: B006
     """Check the configuration of a run or a study and list every problem at once; nothing is computed or fetched."""
-    from probescale.checks import load_config
-    from probescale.configfile import read_yaml
+    from probescale.pipeline.validate import load_config
     from probescale.study.cells import load_study
+    from probescale.utils.yaml_files import read_yaml
 
     if "study" in read_yaml(config):
         show(f"{config}: no problems found in {len(load_study(config, set_).cells)} cells")
@@ -92,9 +92,9 @@ def probe(
     out: Annotated[Path, typer.Option(help="Scores file to write.")] = Path("scores.json"),
 ) -> None:
     """Score every layer for the task; writes scores.json and the figure beside it (SVG, PNG)."""
-    from probescale.checks import load_config
-    from probescale.files import check_output_file
-    from probescale.progress import waiting
+    from probescale.pipeline.validate import load_config
+    from probescale.utils.files import check_output_file
+    from probescale.utils.progress import waiting
 
     settings = load_config(config, set_)
     check_output_file(out)
@@ -103,15 +103,15 @@ def probe(
             f'"{out}" is where the figure goes', field="--out", hint="give the scores a name like scores.json"
         )
     with waiting("loading libraries"):
-        from probescale.gathering import gather
-        from probescale.pipeline import prepare, shrinker_of
+        from probescale.pipeline.allocation import options
+        from probescale.pipeline.allocation import smallest as smallest_of
+        from probescale.pipeline.evidence import gather
+        from probescale.pipeline.provenance import provenance
+        from probescale.pipeline.run import prepare, shrinker_of
         from probescale.probing.probe import probe as probe_layers
-        from probescale.provenance import provenance
         from probescale.report.figure import FORMATS, write_figure
         from probescale.report.probes import parts_table, probe_notes, probe_table
         from probescale.report.tables import layer_table
-        from probescale.splitting import options
-        from probescale.splitting import smallest as smallest_of
     for kind in FORMATS:
         check_output_file(out.with_suffix(f".{kind}"))
     task, loaded = prepare(settings)
@@ -178,14 +178,14 @@ def select(
     as_json: Json = False,
 ) -> None:
     """Choose the layers to keep from probe scores; needs no weights."""
-    from probescale.files import check_output_file
+    from probescale.models.subsets import parse_layers
     from probescale.probing.scores import load_scores
     from probescale.report.tables import selection_table
     from probescale.selection.budget import parse_budget
     from probescale.selection.evidence import together
     from probescale.selection.select import select as select_layers
     from probescale.selection.structure import Structure
-    from probescale.subsets import parse_layers
+    from probescale.utils.files import check_output_file
 
     if weight or metric or contribution:
         strategy = _by_layers(strategy)
@@ -257,11 +257,11 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Learn the probes' weights w(p,T) from subnetworks that were measured; tells how well they predict others."""
-    from probescale.files import check_output_file
     from probescale.probing.scores import load_scores
     from probescale.report.tables import calibration_table
     from probescale.selection.calibration import calibrate as learn
     from probescale.selection.calibration import load_measured
+    from probescale.utils.files import check_output_file
 
     found = load_scores(scores)
     learnt = learn({name: probe.scores for name, probe in found.probes.items()}, load_measured(measured))
@@ -278,8 +278,8 @@ def _counted(
 ) -> tuple[Parameters, dict[Unit, Cost]]:
     """What the model's layers cost, from its config."""
     from probescale.models.architecture import read_architecture
+    from probescale.models.budget_costs import costs_of
     from probescale.models.counting import count_from_config
-    from probescale.models.units import costs_of
 
     what = read_architecture(model, field="--model")
     if what.layers != layers:

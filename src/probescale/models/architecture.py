@@ -16,8 +16,8 @@ from probescale.models.family import Family
 from probescale.models.heads import Head
 from probescale.models.loading import read_config
 from probescale.models.shapes import built_in, names
-from probescale.progress import console
-from probescale.sources import is_local
+from probescale.utils.progress import console
+from probescale.utils.sources import is_local
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from probescale.progress import waiting
+from probescale.utils.progress import waiting
 
 CHUNK = 1024  # texts tokenised at once: the tokenizer's own records take far more memory than the numbers kept
 

@@ -11,8 +11,8 @@ from safetensors import safe_open
 from transformers import PreTrainedModel
 
 from probescale.errors import UserError, first_line
-from probescale.files import read_json
 from probescale.models.family import Family, Stack
+from probescale.utils.files import read_json
 
 # Constants that older versions of transformers stored with the weights.
 _CONSTANTS = (".attn.bias", ".attn.masked_bias", ".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq")

@@ -8,7 +8,7 @@ from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
 
 from probescale.errors import UserError, did_you_mean, first_line
 from probescale.models.family import Family, Stack, backbone
-from probescale.progress import console
+from probescale.utils.progress import console
 
 _announced: set[str] = set()
 

@@ -8,10 +8,10 @@ from importlib import resources
 from typing import Any
 
 from probescale.errors import UserError
-from probescale.files import Record
 from probescale.models.cost import Cost
 from probescale.models.parameters import Parameters
 from probescale.models.shapes import known_name
+from probescale.utils.files import Record
 
 USUAL = 128
 COUNTS = "shape_counts.json"  # made by docs/generate.py on the meta device, and checked by a test

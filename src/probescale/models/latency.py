@@ -12,8 +12,8 @@ from transformers import PreTrainedModel
 
 from probescale.models.cost import Cost
 from probescale.models.family import Family
-from probescale.models.fresh import without_cache
 from probescale.models.loading import LoadedModel
+from probescale.models.proof.child import without_cache
 
 WARM_UP = 3
 PASSES = 15

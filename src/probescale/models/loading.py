@@ -23,8 +23,8 @@ from probescale.models.family import Family, backbone_prefix
 from probescale.models.heads import PROBLEM_TYPES, Head, class_name, stock_class
 from probescale.models.layer_config import cut_config
 from probescale.models.tokenizers import gguf_options, load_tokenizer
-from probescale.progress import console, waiting
-from probescale.sources import model_folder
+from probescale.utils.progress import console, waiting
+from probescale.utils.sources import model_folder
 
 _IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
 

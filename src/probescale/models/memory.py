@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from probescale.errors import MachineError
-from probescale.progress import console
-from probescale.shortage import MEMORY, out_of_memory
+from probescale.utils.progress import console
+from probescale.utils.resources import MEMORY, out_of_memory
 
 T = TypeVar("T")
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 import torch
 
-from probescale.children import python
-from probescale.progress import console
+from probescale.utils.progress import console
+from probescale.utils.subprocesses import python
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 _TRY = """

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from probescale.errors import UserError
-from probescale.files import read_json, write_json
+from probescale.utils.files import read_json, write_json
 
 MODULES = "modules.json"
 SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json")

@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel
 
 from probescale.errors import ProofFailed, UserError
-from probescale.files import check_output_folder, whole_folder, write_json, write_text
 from probescale.models.counting import count_parameters
 from probescale.models.family import Stack, backbone_prefix, check_layers
 from probescale.models.layer_config import cut_config
 from probescale.models.loading import LoadedModel, fingerprint, no_weights, quiet_transformers
-from probescale.models.parent import answers
-from probescale.models.proof import FolderCheck, Proof, check_folder, folder_check, load_options
+from probescale.models.proof.comparison import FolderCheck, Proof, check_folder, folder_check, load_options
+from probescale.models.proof.reference import answers
 from probescale.models.tokenizers import as_new
-from probescale.progress import waiting
-from probescale.shortage import told_of
+from probescale.utils.files import check_output_folder, whole_folder, write_json, write_text
+from probescale.utils.progress import waiting
+from probescale.utils.resources import told_of
 
 RECORD = "probescale.json"
 

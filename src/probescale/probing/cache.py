@@ -22,10 +22,10 @@ import numpy as np
 from filelock import FileLock
 
 from probescale.errors import MachineError
-from probescale.files import size_text, write_json
-from probescale.housekeeping import cache_limit, keep_within
-from probescale.progress import console
-from probescale.sources import features_dir, try_lock
+from probescale.utils.cache import cache_limit, keep_within
+from probescale.utils.files import size_text, write_json
+from probescale.utils.progress import console
+from probescale.utils.sources import features_dir, try_lock
 
 READ_ROWS = 4096  # at once: what is read stays small whatever the file's size
 NOTE_SECONDS = 2.0

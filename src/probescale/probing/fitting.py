@@ -22,8 +22,8 @@ from probescale.probing.measures import Answers, Estimate, Resampling, measure
 from probescale.probing.parts import Parts
 from probescale.probing.sites import Site
 from probescale.probing.targets import Target
-from probescale.progress import progress
 from probescale.tasks.spans import is_spans
+from probescale.utils.progress import progress
 
 PROBES: dict[str, ModuleType] = {"linear": linear, "mlp": mlp}
 MOST_MEMORY = 120e6  # bytes of features held at once, unless one site alone has more

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from probescale.models.batching import encode, padded_batches
 from probescale.models.family import backbone
-from probescale.models.fresh import without_cache
 from probescale.models.loading import LoadedModel
+from probescale.models.proof.child import without_cache
 from probescale.models.wiring import wired
 from probescale.probing.scores import Flow
-from probescale.progress import progress
 from probescale.tasks.data import Examples, TaggedSentences
+from probescale.utils.progress import progress
 
 
 def flow(

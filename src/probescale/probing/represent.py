@@ -21,16 +21,16 @@ from probescale.models.batching import Tokens, padded_batches
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import Portions, give_back
+from probescale.models.subsets import Subset
 from probescale.models.tokenizers import tokenizer_fingerprint
 from probescale.probing.cache import Features, Store, Writer
 from probescale.probing.sites import Site, sites_of, states_at
 from probescale.probing.subnetworks import ends_of, run_subnetworks
 from probescale.probing.views import View, tokenise
-from probescale.processes import first, in_turn, on_own_device, share, sharing
-from probescale.progress import progress
-from probescale.shortage import DISK, number_of, shortage
-from probescale.subsets import Subset
 from probescale.tasks.data import Examples, TaggedSentences
+from probescale.utils.distributed import first, in_turn, on_own_device, share, sharing
+from probescale.utils.progress import progress
+from probescale.utils.resources import DISK, number_of, shortage
 
 BATCHES_KEPT = 8  # after so many, freed memory is given back
 Reader = Callable[[dict[str, Tensor], Callable[[int, Tensor], None]], None]  # (inputs, receive(site's number, state))

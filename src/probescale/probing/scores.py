@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
 
 from probescale.errors import UserError, did_you_mean
-from probescale.files import Record, read_json
 from probescale.models.parameters import Parameters
+from probescale.models.subsets import Subset
 from probescale.probing.lengths import misfit
-from probescale.subsets import Subset
+from probescale.utils.files import Record, read_json
 
 LARGEST = 1e9  # of a score, so that sums stay finite
 MOST_LAYERS = 10_000

@@ -9,13 +9,13 @@ import numpy as np
 
 from probescale.config import RunConfig
 from probescale.models.loading import LoadedModel
+from probescale.models.subsets import Subset, name_of, passes_for
 from probescale.probing.cache import Store
 from probescale.probing.fitting import score_property
 from probescale.probing.probe import drawn, pooling_of, rows_of
 from probescale.probing.represent import Request, represent
 from probescale.probing.scores import SubnetworkScores
 from probescale.probing.subnetworks import ends_of
-from probescale.subsets import Subset, name_of, passes_for
 from probescale.tasks.task import Task
 
 AT_ONCE = 256  # subnetworks in one pass: each has a file open

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from torch import Tensor
 
 from probescale.models.family import backbone
-from probescale.models.fresh import without_cache
 from probescale.models.loading import LoadedModel
+from probescale.models.proof.child import without_cache
+from probescale.models.subsets import Subset, name_of
 from probescale.models.wiring import Wiring, wired
 from probescale.probing.sites import Site
-from probescale.subsets import Subset, name_of
 
 
 def ends_of(loaded: LoadedModel, subsets: Sequence[Subset]) -> list[Site]:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from probescale.files import write_text
 from probescale.tasks.task import Task
+from probescale.utils.files import write_text
 
 
 def save_answers(path: Path, predicted: np.ndarray) -> None:

@@ -11,11 +11,11 @@ from itertools import product
 
 import numpy as np
 
-from probescale.files import Record
 from probescale.models.loading import LoadedModel
 from probescale.recovery.inputs import inputs_of
 from probescale.recovery.predict import answers_of
 from probescale.tasks.data import Examples
+from probescale.utils.files import Record
 
 NAMES = {
     "names of men and women": (("James", "Mary"), ("Robert", "Linda"), ("Daniel", "Laura"), ("Peter", "Susan")),

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerState
 
-from probescale.processes import agreed, first
+from probescale.utils.distributed import agreed, first
 
 BETWEEN, AT_END = 300.0, 30.0  # seconds of training that are worth a checkpoint
 STEPS = 10  # after so many the processes look at the clock together

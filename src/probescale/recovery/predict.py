@@ -13,11 +13,11 @@ from probescale.models.batching import batches_by_tokens
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import Portions
-from probescale.processes import in_turn, on_own_device
-from probescale.progress import progress
 from probescale.recovery.inputs import Data, Inputs, inputs_of
 from probescale.recovery.states import means, watched
 from probescale.tasks.data import Examples
+from probescale.utils.distributed import in_turn, on_own_device
+from probescale.utils.progress import progress
 
 Part = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]  # inputs, rows, logits, states
 

@@ -17,8 +17,7 @@ from transformers import set_seed
 from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel, fingerprint, quiet_transformers
-from probescale.processes import share
-from probescale.progress import progress
+from probescale.models.subsets import Subset
 from probescale.recovery.checkpoints import Checkpoints, newest
 from probescale.recovery.inputs import Data, Inputs, inputs_of, labels_of
 from probescale.recovery.objective import Objective
@@ -27,9 +26,10 @@ from probescale.recovery.scale import Scale, scale_of
 from probescale.recovery.states import watched
 from probescale.recovery.teacher import Lessons
 from probescale.recovery.trainer import Bar, EarlyStop, RecoveryTrainer, arguments_of, losses_of
-from probescale.subsets import Subset
 from probescale.tasks.data import Examples, split_rows
 from probescale.tasks.unlabelled import joined
+from probescale.utils.distributed import share
+from probescale.utils.progress import progress
 
 TRIAL_HELD_OUT = 1000  # inputs on which a short training is judged, at most
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from probescale.files import Record
 from probescale.recovery.answers import in_words
 from probescale.tasks.data import Data, TaggedSentences
 from probescale.tasks.task import Task
+from probescale.utils.files import Record
 
 SHOWN = 25  # examples that are kept
 LONGEST = 300  # characters of an example

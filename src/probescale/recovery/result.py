@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from probescale.files import Record
+from probescale.utils.files import Record
 
 
 class Measured(Record):

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 from safetensors.torch import load_model, save_model
 
-from probescale.files import whole_folder
 from probescale.models.loading import LoadedModel, fingerprint
-from probescale.processes import first, share
+from probescale.models.subsets import Subset
 from probescale.recovery.inputs import Data, Inputs, inputs_of
 from probescale.recovery.predict import answers_of
-from probescale.subsets import Subset
 from probescale.tasks.unlabelled import joined
+from probescale.utils.distributed import first, share
+from probescale.utils.files import whole_folder
 
 WEIGHTS = "model.safetensors"
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from probescale.files import Record
 from probescale.selection.scaling import Law
+from probescale.utils.files import Record
 
 
 class Trial(BaseModel):

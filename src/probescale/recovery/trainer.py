@@ -22,11 +22,11 @@ from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import Portions
 from probescale.models.precision import usable_precision
-from probescale.processes import first, several
 from probescale.recovery.checkpoints import newest, place
 from probescale.recovery.objective import Objective
 from probescale.recovery.predict import rows_of
 from probescale.recovery.states import means
+from probescale.utils.distributed import first, several
 
 
 def _tell_astray(loss: Tensor, numbers: Tensor, step: int, rate: float) -> None:

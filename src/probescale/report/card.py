@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from probescale.models.loading import LoadedModel
+from probescale.models.subsets import layers_text
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import Measured, RunResult
@@ -12,9 +13,8 @@ from probescale.report.escaping import code, escaped
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.table import Table, between
 from probescale.selection.select import Selection
-from probescale.sources import is_local, local_path
-from probescale.subsets import layers_text
 from probescale.tasks.task import Task
+from probescale.utils.sources import is_local, local_path
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 PIPELINES = {"class": "text-classification", "number": "text-classification", "tags": "token-classification"}

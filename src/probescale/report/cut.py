@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from probescale.subsets import layers_text
+from probescale.models.subsets import layers_text
 
 
 def cut_lines(record: dict[str, Any], folder: Path) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probescale.plain import visible
+from probescale.utils.sanitize import visible
 
 _MARKUP = re.compile(r"([\\`*\[\]<>|&~])")
 

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 
 from transformers import PreTrainedModel
 
-from probescale.config import WORD_POOLINGS
-from probescale.configfile import parse, to_yaml
+from probescale.config import WORD_POOLINGS, RunConfig
 from probescale.errors import UserError
-from probescale.files import Record, size_text
 from probescale.models.architecture import Architecture, read_architecture
 from probescale.models.counting import count_parameters
 from probescale.models.family import backbone
@@ -19,7 +17,9 @@ from probescale.models.loading import check_local_model, weight_files
 from probescale.models.parameters import Parameters
 from probescale.selection.budget import parse_budget
 from probescale.selection.select import select
-from probescale.sources import is_local, model_folder
+from probescale.utils.files import Record, size_text
+from probescale.utils.sources import is_local, model_folder
+from probescale.utils.yaml_files import parse, to_yaml
 
 UNUSABLE = "not usable"
 
@@ -182,8 +182,8 @@ def _about_heads(what: Architecture) -> str:
 
 
 def _try(what: Architecture) -> Tried:
-    from probescale.models.trial import try_models
-    from probescale.progress import waiting
+    from probescale.models.proof.rehearsal import try_models
+    from probescale.utils.progress import waiting
 
     with waiting("cutting a tiny model of the same build"):
         (trials,) = try_models([(what.config, what.family)])
@@ -200,7 +200,8 @@ def _start_from(what: Architecture, parameters: Parameters) -> str:
             "model": {"source": what.source, "max_length": min(128, longest)},
             "task": {"train": "train.csv", "dev": "dev.csv"},
             "selection": half,
-        }
+        },
+        RunConfig,
     )
     head = "# probescale run this.yaml --out runs/mine\n# train.csv and dev.csv: columns text and label\n"
     return head + to_yaml(config, only_set=True)

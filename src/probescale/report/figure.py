@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probescale.files import whole_file
 from probescale.probing.scores import ProbeResult, ProbeScores
+from probescale.utils.files import whole_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 
-from probescale.files import size_text
-from probescale.housekeeping import entries
 from probescale.models.families import FAMILIES
 from probescale.report.table import Table
 from probescale.selection.strategies import STRATEGIES
-from probescale.sources import cache_dir
 from probescale.tasks.builtin import builtin_tasks
 from probescale.tasks.metrics import METRICS
 from probescale.tasks.structural import PROPERTIES
+from probescale.utils.cache import entries
+from probescale.utils.files import size_text
+from probescale.utils.sources import cache_dir
 
 
 def listing(what: str) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from probescale.models.family import Family
+from probescale.models.subsets import layers_text
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
@@ -12,7 +13,6 @@ from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table
 from probescale.selection.select import Selection
-from probescale.subsets import layers_text
 from probescale.tasks.spans import is_spans
 from probescale.tasks.task import Task
 

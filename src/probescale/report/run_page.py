@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from probescale.models.parameters import Parameters
+from probescale.models.subsets import layers_text
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
@@ -13,7 +14,6 @@ from probescale.report.page import Column, Page, place, render
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.selection.select import Selection
-from probescale.subsets import layers_text
 
 COLUMNS: tuple[Column, ...] = (
     ("method", "model", "word"),

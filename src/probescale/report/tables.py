@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from probescale.models.subsets import layers_text
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import Measured, RunResult
 from probescale.recovery.trace import Trace
 from probescale.report.table import Table, between
 from probescale.selection.calibration import Calibration
 from probescale.selection.select import Selection
-from probescale.subsets import layers_text
 
 BARS = "▁▂▃▄▅▆▇█"
 

@@ -15,9 +15,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from scipy.optimize import nnls
 
 from probescale.errors import UserError
-from probescale.files import Record
+from probescale.models.subsets import Subset, parse_layers
 from probescale.selection.strategies import score_of
-from probescale.subsets import Subset, parse_layers
+from probescale.utils.files import Record
 
 Scores = Mapping[str, Sequence[float]]  # V_{p,l} of every probe p, layer 1 first
 _FIELD = "MEASURED"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from probescale.subsets import Subset
+from probescale.models.subsets import Subset
 
 CLOSE = 0.95  # chosen less often than this, a set is within the noise of others
 

@@ -8,8 +8,8 @@ import numpy as np
 from scipy.stats import rankdata, spearmanr
 
 from probescale.errors import UserError
-from probescale.files import Record
-from probescale.subsets import Subset
+from probescale.models.subsets import Subset
+from probescale.utils.files import Record
 
 DRAWS = 1000
 SEED = 0

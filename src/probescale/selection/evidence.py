@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probescale.errors import UserError
-from probescale.subsets import Subset
+from probescale.models.subsets import Subset
 
 if TYPE_CHECKING:
     from probescale.probing.scores import ProbeScores

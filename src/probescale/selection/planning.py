@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 
 from probescale.errors import UserError
-from probescale.files import Record
 from probescale.models.cost import Cost, parameter_cost
 from probescale.models.facts import Facts
 from probescale.models.parameters import Parameters
 from probescale.selection.budget import Budget, Unit
 from probescale.selection.select import largest
+from probescale.utils.files import Record
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from scipy.stats import t as student
 
 from probescale.errors import UserError
-from probescale.files import Record
+from probescale.utils.files import Record
 
 Point = tuple[float, float]  # parameters, value
 EXPONENTS = (0.05, 20.0)  # nearly log-linear to a step: more extreme ones look the same within the sizes measured

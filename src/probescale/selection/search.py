@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 
 from probescale.errors import UserError
+from probescale.models.subsets import Subset
 from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import Structure, count
-from probescale.subsets import Subset
 
 Score = Callable[[Sequence[Subset]], Mapping[Subset, float]]  # probes subnetworks
 WIDEST = 8

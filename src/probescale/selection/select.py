@@ -9,15 +9,15 @@ from typing import Any
 from pydantic import Field
 
 from probescale.errors import UserError, lookup
-from probescale.files import Record
 from probescale.models.cost import Cost, parameter_cost
 from probescale.models.parameters import Parameters
+from probescale.models.subsets import Subset
 from probescale.selection.budget import Budget, Limit, Unit
 from probescale.selection.certainty import Certainty, certainty_of
 from probescale.selection.evidence import Evidence
 from probescale.selection.strategies import STRATEGIES, default_for, not_probed, score_of
 from probescale.selection.structure import Structure
-from probescale.subsets import Subset
+from probescale.utils.files import Record
 
 _APART = {"contiguous": "best_scores", "stitched": "stitched_search"}  # the same criterion without neighbours
 _NAMES: dict[Unit, str] = {

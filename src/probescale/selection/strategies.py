@@ -16,9 +16,9 @@ import numpy as np
 
 from probescale.defaults import STRATEGY
 from probescale.errors import UserError
+from probescale.models.subsets import Subset, blocks_of
 from probescale.selection.evidence import Evidence
 from probescale.selection.structure import Structure, by_value, nearest
-from probescale.subsets import Subset, blocks_of
 
 Choose = Callable[[Evidence, int, Structure], Iterator[Subset]]
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import numpy as np
 
 from probescale.config import SelectionConfig
 from probescale.errors import UserError
-from probescale.subsets import Subset
+from probescale.models.subsets import Subset
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from probescale.checks import check
 from probescale.config import RunConfig
-from probescale.configfile import problems_of, read_yaml, set_value
 from probescale.errors import Problems, UserError, lookup
+from probescale.pipeline.validate import check
 from probescale.selection.strategies import STRATEGIES
 from probescale.study.settings import StudyConfig
+from probescale.utils.yaml_files import problems_of, read_yaml, set_value
 
 MOST_CELLS = 10_000
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from probescale.errors import UserError
-from probescale.files import read_json, write_json, write_text
-from probescale.provenance import command
-from probescale.runfolder import INNER
+from probescale.pipeline.folder import INNER
+from probescale.pipeline.provenance import command
 from probescale.study.cells import Study, study_of
+from probescale.utils.files import read_json, write_json, write_text
 
 MARK = "study.json"
 

@@ -6,9 +6,9 @@ import os
 import subprocess
 import time
 
-from probescale.children import module
 from probescale.study.folder import StudyFolder
 from probescale.study.scheduling import Outcome
+from probescale.utils.subprocesses import module
 
 PAUSE = 0.2  # seconds between two looks
 PATIENCE = 5.0  # seconds for a process to tidy up when it is stopped

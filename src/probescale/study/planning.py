@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-from probescale.gathering import most_layers
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
-from probescale.pipeline import prepare, shrinker_of
+from probescale.pipeline.allocation import options, smallest
+from probescale.pipeline.evidence import most_layers
+from probescale.pipeline.run import prepare, shrinker_of
 from probescale.recovery.inputs import inputs_of
-from probescale.splitting import options, smallest
 from probescale.study.cells import Cell, Study
 from probescale.tasks.task import Task
 

@@ -9,13 +9,13 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from probescale.errors import ProbeScaleError
-from probescale.files import whole_file
 from probescale.probing.scores import load_scores
 from probescale.recovery.result import Measured, RunResult
 from probescale.selection.evidence import evidence_of
 from probescale.selection.select import Selection
 from probescale.study.cells import Cell
 from probescale.study.folder import StudyFolder
+from probescale.utils.files import whole_file
 
 ORIGINAL = "original"  # stands where a row of a subnetwork has its strategy
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from filelock import FileLock
 
 from probescale.errors import UserError
-from probescale.plain import redacted
-from probescale.shortage import shortage
-from probescale.stopping import Stopped, stoppable
 from probescale.study.folder import StudyFolder
+from probescale.utils.resources import shortage
+from probescale.utils.sanitize import redacted
+from probescale.utils.signals import Stopped, stoppable
 
 
 def work(folder: StudyFolder, job: str) -> None:
     """Lay a ground, or run a cell. One process at a time: what another one has done meanwhile is not done again."""
-    from probescale.pipeline import lay_ground, run
+    from probescale.pipeline.run import lay_ground, run
 
     study, command = folder.study()
     sys.argv = shlex.split(command)  # what results record as the command is the study's

@@ -17,11 +17,11 @@ import pyarrow as pa
 from conllu.exceptions import ParseException
 from pyarrow import csv, ipc, parquet
 
-from probescale.archives import TIMES, most_unpacked, read_gzip
 from probescale.errors import Problems, UserError, did_you_mean, first_line
-from probescale.files import size_text
-from probescale.progress import console
-from probescale.sources import hub_bars_only_in_a_terminal, hub_unreachable, local_path
+from probescale.utils.archives import TIMES, most_unpacked, read_gzip
+from probescale.utils.files import size_text
+from probescale.utils.progress import console
+from probescale.utils.sources import hub_bars_only_in_a_terminal, hub_unreachable, local_path
 
 Columns = dict[str, list[Any]]
 Reader = Callable[[Path], Columns]

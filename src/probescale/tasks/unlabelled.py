@@ -13,9 +13,9 @@ from sklearn.neighbors import NearestNeighbors
 
 from probescale.config import UnlabelledConfig
 from probescale.errors import UserError
-from probescale.sources import local_path
 from probescale.tasks.data import Data, Examples, TaggedSentences, without_repeats
 from probescale.tasks.readers import open_text, read_columns
+from probescale.utils.sources import local_path
 
 DROPPED, REPLACED = 0.1, 0.15  # shares of the words
 EXCHANGED = 0.5  # share of the copies of pairs that get another second text instead

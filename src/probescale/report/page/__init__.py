@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from probescale.errors import UserError
 from probescale.models.parameters import Parameters
+from probescale.models.subsets import Subset
 from probescale.probing.scores import ProbeScores
 from probescale.selection.budget import parse_budget
 from probescale.selection.evidence import Evidence, evidence_of
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import Structure
-from probescale.subsets import Subset
 
 Column = tuple[str, str, str]  # key of a row, title, kind: word, count, points, percent or plain
 NEEDS = {"flow": "flow", "blocks": "subnetworks", "search": "subnetworks"}  # what a strategy reads, in the scores

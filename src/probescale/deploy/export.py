@@ -1,0 +1,137 @@
+"""export(): to ONNX, every step compared with the PyTorch model before anything is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probescale.config import RunConfig
+from probescale.deploy.answering import metric_of
+from probescale.deploy.graph import write_graph, write_int8
+from probescale.deploy.ready import GRAPH, Ready, fields_of, from_loaded, load, open_graph
+from probescale.deploy.runtime import runs_here
+from probescale.errors import ProofFailed, UserError
+from probescale.models.loading import quiet_transformers
+from probescale.models.surgery import RECORD
+from probescale.models.tokenizers import as_new
+from probescale.pipeline.validate import load_config
+from probescale.tasks.task import Task, load_task
+from probescale.utils.files import Record, check_output_folder, read_json, whole_folder, write_json
+from probescale.utils.progress import console, waiting
+from probescale.utils.resources import told_of
+
+SAME = 1e-3  # of the largest number of an output: float32 adds up in another order
+TEXTS = (
+    "Fine.",
+    "The film never quite finds its feet, but the two leads make up for it.",
+    "In 1998, the committee (of 12 members) published its findings; few read them, and nobody acted. " * 4,
+)
+
+
+class Exported(Record):
+    """What was written, and how it compares. Recorded in its probescale.json."""
+
+    int8: bool
+    kind: str
+    labels: tuple[str, ...]
+    inputs: tuple[str, ...]
+    longest: int
+    largest_difference: float  # of the float32 graph's outputs, relative to the largest number
+    metric: str | None = None  # the task's, where the run's data is at hand
+    value_pytorch: float | None = None
+    value: float | None = None
+
+
+def export(source: str, out: Path, *, int8: bool = False, tolerance: float = 0.01, overwrite: bool = False) -> Exported:
+    """The graph with its tokenizer and config in a folder; `tolerance` is what the task's metric may lose."""
+    out = check_output_folder(out, overwrite=overwrite, markers=[RECORD])
+    folder, config = parts_of(source)
+    loaded = load(folder, source, "MODEL")
+    ours = from_loaded(loaded)
+    with told_of(out), whole_folder(out) as partial:
+        with waiting("writing the graph"):
+            write_graph(loaded, ours.kind, partial / GRAPH, fused=int8)
+        with quiet_transformers():
+            loaded.model.config.save_pretrained(partial)
+            as_new(loaded.tokenizer).save_pretrained(partial)
+        about = Exported(
+            int8=False,
+            kind=ours.kind,
+            labels=ours.labels,
+            inputs=tuple(fields_of(loaded)),
+            longest=ours.longest,
+            largest_difference=0.0,
+        )
+        record = read_json(folder / RECORD, field="MODEL") if (folder / RECORD).is_file() else {"parent": source}
+        graph = _reopened(partial, record, about)
+        about = about.model_copy(update={"largest_difference": _difference(ours, graph)})
+        if int8 and _smaller(partial):
+            about = about.model_copy(update={"int8": True})
+        if config is not None:
+            task = load_task(config.task, config.seed)
+            graph = _reopened(partial, record, about)
+            about = about.model_copy(update=_measured(ours, graph, task, config.model.max_length, tolerance))
+        _reopened(partial, record, about)
+    return about
+
+
+def parts_of(source: str) -> tuple[Path, RunConfig | None]:
+    """The model's folder; and the configuration, where it is a run's."""
+    folder = Path(source)
+    if (folder / "model" / "config.json").is_file():
+        folder = folder / "model"
+    settings = folder.parent / "config.yaml"
+    return folder, load_config(settings) if folder.name == "model" and settings.is_file() else None
+
+
+def _reopened(folder: Path, record: dict[str, Any], about: Exported) -> Ready:
+    write_json(folder / RECORD, record | {"onnx": about.model_dump(mode="json")})
+    return open_graph(folder, field="--out")
+
+
+def _difference(ours: Ready, graph: Ready) -> float:
+    """The largest one over texts short and long, alone and together; refused where it is more than noise."""
+    largest = 0.0
+    for texts in ((TEXTS[0],), (TEXTS[1],), TEXTS, (TEXTS[2],) * 2):
+        batch = dict(
+            ours.tokenizer(list(texts), padding=True, truncation=True, max_length=ours.longest, return_tensors="np")
+        )
+        wanted, found = ours.run(batch), graph.run(batch)
+        if wanted.shape != found.shape:
+            raise ProofFailed(f"the graph answers {found.shape} where the model answers {wanted.shape}")
+        seen = batch["attention_mask"].astype(bool) if wanted.ndim == 3 else slice(None)
+        apart = np.abs(wanted - found)[seen].max() / max(np.abs(wanted).max(), 1e-9)
+        largest = max(largest, float(apart))
+    if not largest <= SAME:
+        raise ProofFailed(f"the graph's answers differ from the model's by {largest:.2g} of the largest one")
+    return largest
+
+
+def _smaller(folder: Path) -> bool:
+    """Replace the graph by its 8-bit form, if this machine can run it."""
+    small = folder / "int8.onnx"
+    with waiting("writing 8-bit weights"):
+        write_int8(folder / GRAPH, small)
+    if not runs_here(small):
+        small.unlink()
+        console.print("note: this machine's processor cannot run 8-bit products; exported in float32")
+        return False
+    for old in folder.glob(f"{GRAPH}*"):
+        old.unlink()
+    small.rename(folder / GRAPH)
+    runs_here.cache_clear()
+    return True
+
+
+def _measured(ours: Ready, graph: Ready, task: Task, max_length: int, tolerance: float) -> dict[str, Any]:
+    before, after = (metric_of(one, task, max_length) for one in (ours, graph))
+    if before - after > tolerance:
+        raise UserError(
+            f"{task.metric} on {task.dev_split} falls from {100 * before:.2f} to {100 * after:.2f}, by more than "
+            f"{100 * tolerance:g} points",
+            field="--tolerance",
+            hint="nothing was written; allow more, or export without --int8",
+        )
+    return {"metric": task.metric, "value_pytorch": before, "value": after}

@@ -1,0 +1,99 @@
+"""A model as an ONNX graph, with any batch and any length; and the same graph with 8-bit weights."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from probescale.deploy.attention import best_attention, drop_idle_reshapes
+from probescale.deploy.ready import Answers, Kind, fields_of
+from probescale.deploy.runtime import INSTALL
+from probescale.errors import UserError, first_line
+from probescale.models.loading import LoadedModel, quiet_transformers
+
+TEXTS = ("A short one.", "Another text, somewhat longer than the first: how long it is must not matter.")
+OUTPUTS: dict[Kind, str] = {"states": "last_hidden_state"}
+
+
+def write_graph(loaded: LoadedModel, kind: Kind, path: Path, *, fused: bool = False) -> None:
+    """Export, or refuse by name what the exporter cannot hold. `fused`: with nodes of ONNX Runtime's own."""
+    try:
+        import onnxscript  # noqa: F401 - the exporter needs it
+    except ImportError as error:
+        raise UserError("the ONNX exporter is not installed", field="--to", hint=INSTALL) from error
+    refuse_generators(loaded)
+    fields = fields_of(loaded)
+    batch = loaded.tokenizer(list(TEXTS), padding=True, return_tensors="pt")
+    attention = loaded.model.config._attn_implementation or "eager"
+    loaded.model.set_attn_implementation(best_attention(loaded.model, fused=fused))
+    try:
+        with _quietly():
+            program = torch.onnx.export(
+                Answers(loaded.model, loaded.family, kind, fields).eval(),
+                tuple(batch[name] for name in fields),
+                dynamic_shapes=(tuple({0: "batch", 1: "length"} for _ in fields),),
+                input_names=fields,
+                output_names=[OUTPUTS.get(kind, "logits")],
+                dynamo=True,
+                verbose=False,
+            )
+            assert program is not None
+            program.save(path)
+    except Exception as error:  # whatever the exporter makes of a model that it does not understand
+        raise UserError(
+            f"a {loaded.family.name} model ({type(loaded.model).__name__}) cannot be written as ONNX: "
+            f"{first_line(error)}",
+            field="--to",
+            hint="its folder loads with transformers as it is",
+        ) from error
+    finally:
+        loaded.model.set_attn_implementation(attention)
+
+
+def refuse_generators(loaded: LoadedModel) -> None:
+    """Text generators have formats of their own."""
+    family = loaded.family
+    if family.pooling == "last" or family.decoder_layers(loaded.model) is not None:
+        raise UserError(
+            f"{type(loaded.model).__name__} has a decoder; only encoders are exported to ONNX here",
+            field="--to",
+            hint="for llama.cpp, give the folder to its convert_hf_to_gguf.py"
+            + ("; or cut the encoder alone with `probescale extract --encoder-only`" if family.decoder else ""),
+        )
+
+
+def write_int8(graph: Path, path: Path) -> None:
+    """Weights of matrix products as 8-bit numbers, a scale a row; activations are scaled as they come.
+
+    Of the 8 bits 7 are used: processors without instructions for such products (AVX2 alone) add pairs of them up in
+    16 bits, which overflow otherwise.
+    """
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    model = onnx.load(graph)
+    drop_idle_reshapes(model.graph)
+    del model.graph.value_info[:]  # shapes that the quantiser would contradict
+    options = {"DefaultTensorType": onnx.TensorProto.FLOAT}  # of what comes out of the runtime's own nodes
+    with _quietly():
+        quantize_dynamic(
+            model, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8, extra_options=options
+        )
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without the libraries' talk of themselves: what matters is checked on the result."""
+    level = logging.root.manager.disable
+    with quiet_transformers(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        try:
+            yield
+        finally:
+            logging.disable(level)

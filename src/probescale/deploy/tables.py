@@ -1,0 +1,104 @@
+"""What is said of exports, benches and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from probescale.deploy.bench import Benched
+from probescale.deploy.export import Exported
+from probescale.deploy.predicting import Answer
+from probescale.report.figure import drawing
+from probescale.report.table import Table
+from probescale.study.tables import time_text
+from probescale.utils.files import size_text
+
+SHOWN = 60  # characters of a text in a table
+
+
+def export_lines(about: Exported, out: Path) -> list[str]:
+    kind = "8-bit weights" if about.int8 else "float32"
+    said = [
+        f"{out}: ONNX, {kind}, any batch and any length up to {about.longest} tokens",
+        f"float32 outputs within {about.largest_difference:.1e} of the PyTorch model's",
+    ]
+    if about.value is not None and about.value_pytorch is not None:
+        said.append(f"{about.metric} on dev: {100 * about.value:.2f}; PyTorch: {100 * about.value_pytorch:.2f}")
+    else:
+        said.append("the task's metric was not measured: no run's data is beside the model")
+    return said
+
+
+def bench_tables(found: Benched) -> list[Table]:
+    """A table a shape; sizes in a last one."""
+    tables = []
+    for size, length in dict.fromkeys((row.batch_size, row.length) for row in found.rows):
+        rows = [
+            (
+                row.model,
+                row.format,
+                f"{row.median:.2f}",
+                f"{row.p95:.2f}",
+                f"{row.per_second:,.0f}",
+                time_text(row.per_million),
+                f"{row.speedup:.1f}x",
+            )
+            for row in found.rows
+            if (row.batch_size, row.length) == (size, length)
+        ]
+        title = f"batch {size}, {length} tokens, {found.threads} threads: ms a batch, {found.passes} passes in turn"
+        header = ("model", "format", "median", "p95", "texts/s", "a million", "speed")
+        tables.append(Table(title, header, tuple(rows), words=2))
+    sizes = [
+        (name, size_text(size) if size else "", size_text(found.memory[name])) for name, size in found.size.items()
+    ]
+    tables.append(Table("size", ("model", "on disk", "memory"), tuple(sizes)))
+    return tables
+
+
+def bench_sentence(found: Benched) -> str:
+    """What it means in practice, for the largest shape."""
+    size, length = max((row.batch_size, row.length) for row in found.rows)
+    rows = [row for row in found.rows if (row.batch_size, row.length) == (size, length)]
+    first, best = rows[0], min(rows, key=lambda row: row.median)
+    words = f"A million texts of {length} tokens take {time_text(first.per_million)} with {first.model}"
+    return words + ("." if best is first else f", {time_text(best.per_million)} with {best.model}.")
+
+
+def write_bench_figure(found: Benched, stem: Path) -> list[Path]:
+    """How many times as fast as the first, a group of bars a shape."""
+    shapes = list(dict.fromkeys((row.batch_size, row.length) for row in found.rows))
+    models = list(dict.fromkeys(row.model for row in found.rows))
+    with drawing(stem, (1.8 + 1.5 * len(shapes), 3.6)) as (figure, paths):
+        axes = figure.subplots()
+        width = 0.8 / len(models)
+        for number, model in enumerate(models):
+            rows = [row for row in found.rows if row.model == model]
+            places = [shapes.index((row.batch_size, row.length)) + width * number for row in rows]
+            axes.bar(places, [row.speedup for row in rows], width, label=f"{Path(model).name} ({rows[0].format})")
+        middle = 0.4 - width / 2
+        names = [f"batch {size}\n{length} tokens" for size, length in shapes]
+        axes.set_xticks([number + middle for number in range(len(shapes))], names)
+        axes.set_ylabel("times as fast as the first")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=8, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    return paths
+
+
+def answers_table(answers: Sequence[Answer]) -> Table:
+    rows = [(str(one.number), _short(one.text), *_said(one)) for one in answers]
+    return Table("", ("line", "text", "answer", ""), tuple(rows), words=3)
+
+
+def _said(one: Answer) -> tuple[str, str]:
+    if one.fault:
+        return one.fault, ""
+    if one.tags is not None:
+        return " ".join(f"{word}/{tag}" for word, tag in one.tags), ""
+    if one.value is not None:
+        return f"{one.value:.4g}", ""
+    return one.label or "", f"{one.probability:.1%}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

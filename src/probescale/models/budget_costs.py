@@ -1,0 +1,71 @@
+"""What layers cost in the units that a budget names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import psutil
+import torch
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from probescale.errors import UserError
+from probescale.models.cost import Cost, parameter_cost
+from probescale.models.counting import count_flops
+from probescale.models.facts import refuse_longer
+from probescale.models.family import Family
+from probescale.models.heads import Head, build_empty
+from probescale.models.latency import measure_latency
+from probescale.models.parameters import Parameters
+from probescale.utils.files import size_text
+from probescale.utils.progress import waiting
+
+
+def costs_of(
+    units: Collection[str],
+    config: PreTrainedConfig,
+    family: Family,
+    parameters: Parameters,
+    *,
+    head: Head = "sentence",
+    classes: int = 2,
+    length: int = 128,
+    batch_size: int = 1,
+    dtype: torch.dtype = torch.float32,
+    model: PreTrainedModel | None = None,
+) -> dict[Any, Cost]:
+    """GFLOPs of one text, megabytes on disk, milliseconds of a batch."""
+    found: dict[str, Cost] = {}
+    if "megabytes" in units:
+        found["megabytes"] = parameter_cost(parameters).times(dtype.itemsize / 1e6)
+    if "gflops" in units:
+        found["gflops"] = count_flops(config, family, length, head, classes)
+    if "milliseconds" in units:
+        found["milliseconds"] = milliseconds_of(config, family, head, length, batch_size, model)
+    return found
+
+
+def milliseconds_of(
+    config: PreTrainedConfig,
+    family: Family,
+    head: Head,
+    length: int,
+    batch_size: int,
+    model: PreTrainedModel | None = None,
+) -> Cost:
+    """Measured now, on this machine, in float32. Where no model is given one with random weights is built: as fast."""
+    refuse_longer(length, family.longest_input(config))
+    with waiting("measuring this machine"):
+        return measure_latency(model or _random(config, family, head), family, length, batch_size)
+
+
+def _random(config: PreTrainedConfig, family: Family, head: Head) -> PreTrainedModel:
+    empty = build_empty(family, config, head, field="--budget")
+    needed, free = 4 * sum(p.numel() for p in empty.parameters()), psutil.virtual_memory().available
+    if needed > 0.8 * free:
+        raise UserError(
+            f"measuring time needs {size_text(needed)} of memory, {size_text(free)} are free",
+            field="--budget",
+            hint="use a budget in parameters, GFLOPs or MB",
+        )
+    return type(empty)(config).eval()

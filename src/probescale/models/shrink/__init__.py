@@ -1,0 +1,1 @@
+"""Making what is not a layer smaller: vocabulary, embeddings, feed-forward units."""

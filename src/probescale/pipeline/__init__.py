@@ -1,0 +1,1 @@
+"""The story of a run: prepare, probe, select, cut, train, evaluate, write."""

@@ -1,0 +1,126 @@
+"""From a checkpoint to a smaller one by hand: load, cut, prove, write."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from probescale.errors import UserError
+from probescale.models.counting import count_parameters
+from probescale.models.families import family_of
+from probescale.models.head_cut import check_count, choose_heads, keep_heads
+from probescale.models.loading import LoadedModel, load_as_saved, read_config
+from probescale.models.memory import give_back
+from probescale.models.proof.comparison import folder_check
+from probescale.models.proof.reference import parents_answers, silenced_answers
+from probescale.models.sentence import check_modules, is_sentence_encoder, keep_modules
+from probescale.models.surgery import RECORD, extract, prove, record_of, write_model
+from probescale.pipeline.provenance import provenance
+from probescale.probing.scores import ProbeScores, load_scores
+from probescale.utils.files import check_output_folder, whole_folder, write_json
+from probescale.utils.progress import waiting
+from probescale.utils.resources import told_of
+from probescale.utils.sources import model_folder
+
+PROBE_HEADS = "`probescale probe CONFIG --set probing.granularity=[layer,head]` scores the heads of a model"
+
+
+def cut_to_folder(
+    source: str,
+    kept: Sequence[int],
+    folder: Path | str,
+    *,
+    decoder: Sequence[int] | None = None,
+    heads: int | None = None,
+    head_scores: Path | ProbeScores | None = None,
+    encoder_only: bool = False,
+    revision: str | None = None,
+    allow_pickle: bool = False,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Cut a checkpoint, prove the cut, and write it; returns what probescale.json says.
+
+    `heads`: how many every layer keeps, the best by `head_scores`, which are of the whole model.
+    Memory: the parent's weights once, as they are stored. The cut shares them, and both are gone before the proof.
+    """
+    folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[RECORD])
+    config = read_config(source, revision, field="MODEL")
+    family = family_of(config, field="MODEL")
+    kept = family.check_kept(kept, config)  # before anything large is fetched
+    scores = _scores(heads, head_scores)
+    chosen: dict[int, tuple[int, ...]] = {}  # layer -> its heads; empty: all of them
+    if heads is not None and scores is not None:
+        check_count(heads, family, config)
+        rows = head_rows(scores, family.layers_in(config), config.num_attention_heads)
+        chosen = dict(zip(kept, choose_heads([rows[layer - 1] for layer in kept], heads, family, config), strict=True))
+    place = model_folder(source, revision, field="MODEL", allow_pickle=allow_pickle)
+    encoder = place if is_sentence_encoder(place) else None
+    if encoder:
+        check_modules(encoder)
+    parent = load_as_saved(source, revision, encoder_only=encoder_only, allow_pickle=allow_pickle, dtype="auto")
+    with waiting("asking the parent"):
+        child = extract(parent, kept, decoder, share=True)
+        if chosen:
+            child = keep_heads(child, [chosen[layer] for layer in kept], share=True)
+            _check_same_model(scores, parent)
+            wanted = silenced_answers(parent.model, family, kept, chosen)
+        else:
+            wanted = parents_answers(parent.model, family, kept, decoder)
+    record: dict[str, Any] = record_of(parent, kept, child, decoder) | {"provenance": provenance(parent)}
+    if chosen:
+        record["params"] = count_parameters(child.model, family).total
+        record["kept_heads"] = [list(chosen[layer]) for layer in kept]
+        record["heads_original"] = config.num_attention_heads
+    with told_of(folder), whole_folder(folder) as partial:
+        check = folder_check(child, wanted, record["params"], partial)
+        write_model(child, partial)
+        del parent, child
+        give_back()
+        record["proof"] = prove(check).model_dump(mode="json")
+        if encoder:
+            record["sentence_modules"] = keep_modules(encoder, partial)
+        write_json(partial / RECORD, record)
+    return record
+
+
+def _scores(heads: int | None, source: Path | ProbeScores | None) -> ProbeScores | None:
+    """The scores by which heads are chosen; None where all heads stay."""
+    if heads is not None and source is None:
+        raise UserError("heads are chosen by their scores, and none are given", field="--scores", hint=PROBE_HEADS)
+    if heads is None and source is not None:
+        raise UserError("scores choose heads, and their number is not given", field="--heads", hint="say how many stay")
+    if not isinstance(source, Path):
+        return source
+    try:
+        return load_scores(source)
+    except UserError as error:
+        raise UserError(error.message, field="--scores", hint=PROBE_HEADS) from error
+
+
+def head_rows(scores: ProbeScores, layers: int, heads: int) -> list[list[float]]:
+    """The score of every head, layer 1 first: the sum over all probes, by their weights."""
+    counted = {name: probe for name, probe in scores.probes.items() if probe.weight}
+    if without := [name for name, probe in counted.items() if probe.heads is None]:
+        raise UserError(f'probe "{without[0]}" has no scores of heads', field="--scores", hint=PROBE_HEADS)
+    tables = [(probe.weight, probe.heads) for probe in counted.values() if probe.heads is not None]
+    for _, table in tables:
+        if len(table) != layers or {len(row) for row in table} != {heads}:
+            raise UserError(
+                f"scores of {len(table)} layers with {len(table[0]) if table else 0} heads are of another model: this "
+                f"one has {layers} with {heads}",
+                field="--scores",
+                hint=PROBE_HEADS,
+            )
+    return [
+        [math.fsum(weight * table[layer][head] for weight, table in tables) for head in range(heads)]
+        for layer in range(layers)
+    ]
+
+
+def _check_same_model(scores: ProbeScores | None, parent: LoadedModel) -> None:
+    made = scores.provenance if scores else {}
+    if made.get("model_sha256", parent.fingerprint) != parent.fingerprint:
+        message = f"the scores are of other weights than these, from {made.get('model')}"
+        raise UserError(message, field="--scores", hint=PROBE_HEADS)

@@ -1,0 +1,227 @@
+"""Reading a configuration and finding everything wrong with it, at once and before any work starts."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from probescale.config import (
+    WORD_POOLINGS,
+    DataConfig,
+    ModelConfig,
+    ProbeConfig,
+    RecoveryConfig,
+    RunConfig,
+    SelectionConfig,
+    TaskConfig,
+)
+from probescale.errors import Problems, UserError, lookup
+from probescale.selection.budget import parse_budget
+from probescale.selection.strategies import STRATEGIES
+from probescale.tasks.builtin import fill_in
+from probescale.tasks.kinds import check_kind
+from probescale.tasks.structural import PROPERTIES
+from probescale.utils.sources import is_local, parse_wheel_path
+from probescale.utils.yaml_files import parse, read_yaml, set_value
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+    from probescale.models.family import Family
+
+T = TypeVar("T")
+S = TypeVar("S", bound=BaseModel)
+
+
+def load_config(path: Path | str, assignments: Sequence[str] = ()) -> RunConfig:
+    """The configuration of a YAML file, or Problems with all that is wrong in it.
+
+    Local files and model folders are opened and checked. What a hub or a package index holds is only fetched by a run.
+    """
+    return check(read_yaml(Path(path)), assignments)
+
+
+def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
+    problems: list[UserError] = []
+
+    def attempt(step: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:  # noqa: ANN401 - passed through
+        try:
+            return step(*args, **kwargs)
+        except Problems as several:
+            problems.extend(several.problems)
+        except UserError as one:
+            problems.append(one)
+        return None
+
+    completed = attempt(_complete, raw, assignments)
+    config = attempt(parse, completed, RunConfig) if completed is not None else None
+    raw = completed or {}
+    # A section with an unknown key is still checked further: a user wants to hear of every fault in one go.
+    if selection := _section(SelectionConfig, raw.get("selection")):
+        attempt(lookup, STRATEGIES, selection.strategy, field="selection.strategy")
+        attempt(parse_budget, selection.budget, selection.k)
+    for number, name in enumerate(raw["compare"] if isinstance(raw.get("compare"), list) else []):
+        attempt(_check_compared, str(name), number)
+    if recovery := _section(RecoveryConfig, raw.get("recovery")):
+        for number, tracker in enumerate(recovery.tracking):
+            attempt(_check_tracker, tracker, number)
+    task, model = _section(TaskConfig, raw.get("task")), _section(ModelConfig, raw.get("model"))
+    if task:
+        attempt(check_kind, task)
+        for number, probe in enumerate(task.probes):
+            if probe.property is not None:
+                attempt(lookup, PROPERTIES, probe.property, field=f"task.probes.{number}.property")
+        for step in _data_steps(task):
+            attempt(step)
+    if model:
+        attempt(_check_model, model)
+    if not problems and config:
+        attempt(_check_together, config)
+    if problems or config is None:
+        raise Problems({str(problem): problem for problem in problems}.values())
+    return config
+
+
+def _check_tracker(name: str, number: int) -> None:
+    if importlib.util.find_spec(name) is None:
+        raise UserError(
+            f"{name} is not installed", field=f"recovery.tracking.{number}", hint=f"pip install {name}, or leave it out"
+        )
+
+
+def _complete(raw: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]:
+    """Put the built-in task in first, so that an assignment can change a part of it."""
+    raw = copy.deepcopy(raw)
+    which_task = [one for one in assignments if one.partition("=")[0] in ("task", "task.builtin")]
+    for assignment in which_task:
+        set_value(raw, assignment)
+    raw = fill_in(raw)
+    for assignment in assignments:
+        if assignment not in which_task:
+            set_value(raw, assignment)
+    return raw
+
+
+def _section(section: type[S], raw: object) -> S | None:
+    try:
+        return section.model_validate(raw, extra="ignore")
+    except ValidationError:
+        return None  # parse has reported it
+
+
+def _data_steps(task: TaskConfig) -> Iterator[Callable[[], object]]:
+    """One check for every data section: local files are read, wheel sources checked for their form."""
+    from probescale.tasks.data import load_examples, load_tagged, read_labelled, read_tagged
+
+    if task.kind == "tags":
+        train, dev = load_tagged, read_tagged
+    else:
+        train, dev = partial(load_examples, kind=task.kind), partial(read_labelled, kind=task.kind)
+    sections: list[tuple[str, DataConfig | None, Callable[..., object]]]
+    sections = [("task.train", task.train, train), ("task.dev", task.dev, dev)]
+    sections += [(f"task.probes.{n}.data", probe.data, _reader(probe)) for n, probe in enumerate(task.probes)]
+    for field, data, load in sections:
+        if data is None:
+            continue
+        if data.source.startswith("pypi:"):
+            yield partial(parse_wheel_path, data.source, field=f"{field}.source")
+        elif is_local(data.source):
+            yield partial(load, data, field=field)
+
+
+def _reader(probe: ProbeConfig) -> Callable[..., object]:
+    """What reads a probe's own data."""
+    from probescale.tasks.data import load_examples, load_tagged
+    from probescale.tasks.structural import load_property
+
+    if probe.property is not None:
+        if probe.property not in PROPERTIES:
+            return lambda data, field: None  # reported by its name
+        name = probe.property
+        return lambda data, field: load_property(name, data, (), 0, field=field.removesuffix(".data"))
+    return load_tagged if probe.pooling in WORD_POOLINGS else partial(load_examples, kind=probe.target)
+
+
+def _check_together(config: RunConfig) -> None:
+    """What shows only when all parts are read: labels that differ, too little data, an impossible budget."""
+    task = config.task
+    data = [task.train, task.dev, *(probe.data for probe in task.probes)]
+    classes = 2
+    if all(is_local(part.source) for part in data if part is not None):
+        from probescale.probing.probe import check_probes
+        from probescale.tasks.task import load_task
+
+        loaded = load_task(task, config.seed)
+        check_probes(loaded, config)
+        classes = len(loaded.train.names)
+    if is_local(config.model.source):
+        check_budget(config, classes)
+
+
+def _check_compared(name: str, number: int) -> None:
+    if lookup(STRATEGIES, name, field=f"compare.{number}").reads == "trials":
+        raise UserError(
+            f"{name} also decides how the budget is shared out, which all models of a comparison have in common",
+            field=f"compare.{number}",
+            hint=f"make it the run's own: selection.strategy: {name}",
+        )
+
+
+def _check_model(model: ModelConfig) -> None:
+    if model.source.startswith("pypi:"):
+        parse_wheel_path(model.source, field="model.source")
+    elif is_local(model.source):
+        from probescale.models.loading import check_local_model
+
+        check_architecture(model)
+        check_local_model(model.source, allow_pickle=model.allow_pickle)
+
+
+def check_architecture(model: ModelConfig) -> tuple[PreTrainedConfig, Family]:
+    """The model's config and family, if both are known and the inputs fit."""
+    from probescale.models.families import family_of
+    from probescale.models.loading import read_config
+
+    config = read_config(model.source, model.revision)
+    family = family_of(config)
+    longest = family.longest_input(config)
+    if longest is not None and model.max_length > longest:
+        raise UserError(
+            f"{model.max_length} tokens are more than the model can take",
+            field="model.max_length",
+            hint=f"use at most {longest}",
+        )
+    return config, family
+
+
+def check_budget(config: RunConfig, classes: int) -> None:
+    """Every strategy must find a subnetwork within the budget; known from the model's config alone, but for time."""
+    from dataclasses import replace
+
+    from probescale.models.budget_costs import costs_of
+    from probescale.models.counting import count_from_config
+    from probescale.models.heads import HEAD_FOR
+    from probescale.selection.search import refuse_costly
+    from probescale.selection.select import largest
+    from probescale.selection.structure import structure_of
+
+    model, family = check_architecture(config.model)
+    head = HEAD_FOR[config.task.kind]
+    parameters = count_from_config(model, family, classes, head)
+    if config.shrink.asked:  # how small the embeddings get shows when the texts are read
+        layers = parameters.layers if config.shrink.units == "all" else (1,) * len(parameters.layers)
+        parameters = parameters.model_copy(update={"embeddings": 0, "layers": layers, "original": parameters})
+    chosen = config.selection
+    budget = parse_budget(chosen.budget, chosen.k)
+    timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
+    costs = costs_of(timeless.units, model, family, parameters, head=head, classes=classes, length=chosen.length)
+    structure = structure_of(chosen)
+    for strategy in (chosen.strategy, *config.compare):
+        most = largest(family.layers_in(model), timeless, parameters, strategy, costs, structure)
+        refuse_costly(strategy, len(parameters.layers), most, chosen.passes, structure.also(parameters.fixed))

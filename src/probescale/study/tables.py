@@ -1,0 +1,136 @@
+"""What the tables of a study say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean, stdev
+
+from rich.table import Table as RichTable
+
+from probescale.models.subsets import layers_text
+from probescale.report.table import Table
+from probescale.study.cells import Study
+from probescale.study.planning import Estimate
+from probescale.study.results import ORIGINAL, Results, Row
+from probescale.study.scheduling import Progress
+from probescale.utils.files import size_text
+
+SHOWN = 8  # running jobs in the live table
+
+
+def progress_line(at: Progress) -> str:
+    failed = f", {len(at.failed)} failed" if at.failed else ""
+    running = f"; running: {', '.join(at.running)}" if at.running else ""
+    return f"{len(at.done)} done{failed}, {len(at.running)} running, {len(at.waiting)} left{running}"
+
+
+def progress_table(at: Progress, left: float | None) -> RichTable:
+    time_left = "" if left is None else f", about {max(round(left / 60), 1)} min"
+    title = progress_line(at).partition(";")[0] + time_left
+    table = RichTable(title=title, title_justify="left", box=None, show_header=False)
+    for job in at.running[:SHOWN]:
+        table.add_row("running", job)
+    for job in at.failed[-SHOWN:]:
+        table.add_row("failed", job, style="red")
+    return table
+
+
+def study_table(results: Results) -> list[Table]:
+    """As Tables 1 to 3 of the paper: a table a task, models one below the other, the original first."""
+    tasks = dict.fromkeys(row.task for row in results.rows)
+    return [_task_table(task, [row for row in results.rows if row.task == task]) for task in tasks]
+
+
+def _task_table(task: str, rows: Sequence[Row]) -> Table:
+    metric = rows[0].metric.replace("_", " ")
+    sizes = ("layers\nkept", "k", "parameters", "of\ntotal", "of\nlayers")
+    header = ("model", "method", "budget", *sizes, metric, "spread", "retention", "speed")
+    lines, strong = [], set()
+    for group in grouped(rows):
+        if group[0].strategy != ORIGINAL and is_best(group, rows):
+            strong.add(len(lines))
+        lines.append(_line(group))
+    seeds = len({row.seed for row in rows})
+    title = f"{task}: {metric}, mean and standard deviation of {seeds} seed{'s' * (seeds > 1)}"
+    return Table(title, header, tuple(lines), frozenset(strong), words=4)
+
+
+def grouped(rows: Sequence[Row]) -> list[list[Row]]:
+    """Rows that differ in the seed alone, in the order of the study."""
+    order: dict[tuple[str, str, str], list[Row]] = {}
+    for row in rows:
+        order.setdefault((row.model, row.budget, row.strategy), []).append(row)
+    models = list(dict.fromkeys(row.model for row in rows))
+    return sorted(order.values(), key=lambda group: models.index(group[0].model))
+
+
+def is_best(group: Sequence[Row], rows: Sequence[Row]) -> bool:
+    """Among the subnetworks of the same model under the same budget."""
+    one = group[0]
+    rivals = [g for g in grouped(rows) if (g[0].model, g[0].budget) == (one.model, one.budget)]
+    return _mean(group) >= max(_mean(rival) for rival in rivals)
+
+
+def _mean(group: Sequence[Row]) -> float:
+    return mean(row.value for row in group)
+
+
+def _line(group: Sequence[Row]) -> tuple[str, ...]:
+    one = group[0]
+    kept = [row.retention for row in group if row.retention is not None]
+    return (
+        one.model,
+        one.strategy,
+        one.budget,
+        "; ".join(dict.fromkeys(layers_text([int(one) for one in row.layers.split()]) for row in group)),
+        " ".join(dict.fromkeys(str(row.k) for row in group)),
+        f"{round(mean(row.params for row in group)):,}",
+        f"{mean(row.ratio_total for row in group):.1%}",
+        f"{mean(row.ratio_layers for row in group):.1%}",
+        f"{100 * _mean(group):.2f}",
+        f"{100 * stdev(row.value for row in group):.2f}" if len(group) > 1 else "",
+        f"{mean(kept):.1%}" if kept else "",
+        f"{mean(row.speedup for row in group):.1f}x",
+    )
+
+
+def study_notes(results: Results) -> list[str]:
+    """What is not in the tables, and why."""
+    notes = [f"{name} failed: {why.strip().splitlines()[-1]}" for name, why in results.broken.items()]
+    if results.missing:
+        notes.append(f"{len(results.missing)} cells are not done yet: {', '.join(results.missing)}")
+    return notes
+
+
+def plan_table(study: Study, found: Estimate) -> Table:
+    """Every job, shared work first."""
+    rows = []
+    for ground, cells in study.grounds.items():
+        one = cells[0]
+        shared = (one.model, one.task, str(one.seed), "probing, original", "", time_text(found.seconds[ground]))
+        rows.append(shared)
+        rows += [
+            (cell.model, cell.task, str(cell.seed), cell.strategy, cell.budget, time_text(found.seconds[cell.name]))
+            for cell in cells
+        ]
+    header = ("model", "task", "seed", "what", "budget", "about")
+    return Table(f"{len(study.cells)} cells, {len(study.grounds)} times shared work", header, tuple(rows), words=5)
+
+
+def plan_notes(study: Study, found: Estimate) -> list[str]:
+    total, workers = sum(found.seconds.values()), study.settings.workers
+    how = "one at a time" if workers == 1 else f"{workers} at a time, if the cores are not what limits them"
+    return [
+        f"about {time_text(total / workers)} on this machine, {how}; {size_text(found.disk)} of disk",
+        "Layers are chosen when the study runs: times go by the most that a budget allows.",
+    ]
+
+
+def time_text(seconds: float) -> str:
+    """
+    >>> time_text(42.3), time_text(600), time_text(36_000)
+    ('42 s', '10 min', '10.0 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,60 @@
+"""Lines that are no good are told one by one, whatever is wrong with them."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from probescale.deploy.predicting import predict_lines
+from probescale.deploy.reading import Format, Line, read_texts
+from probescale.deploy.ready import open_model
+from probescale.errors import UserError
+
+
+def read(data: bytes, kind: Format, pair: str | None = None) -> list[Line]:
+    return list(read_texts(io.BytesIO(data), kind, "text", pair))
+
+
+def test_a_row_that_is_no_csv_is_told_and_the_others_go_on():
+    good, bad, last = read(b"text\na\nb\rc\nd\n", "csv")
+    assert (good.text, last.text, last.number) == ("a", "d", 4)
+    assert bad.fault.startswith("new-line character seen in unquoted field;")
+
+
+@pytest.mark.parametrize("data", [b"te\rxt\na\n", "text\na\n".encode("utf-16"), b"t\xe9xt\na\n"])
+def test_a_first_line_that_cannot_be_read(data):
+    with pytest.raises(UserError, match=r"^FILE: line 1: (new-line|not UTF-8)"):
+        read(data, "csv")
+
+
+@pytest.mark.parametrize(
+    ("kind", "data"), [("csv", "text\na\nb\n"), ("lines", "a\nb\n"), ("jsonl", '{"text": "a"}\n{"text": "b"}\n')]
+)
+def test_a_byte_order_mark_is_no_part_of_the_first_line(kind, data):
+    assert [line.text for line in read(data.encode("utf-8-sig"), kind)] == ["a", "b"]
+
+
+def test_a_text_of_a_megabyte_in_a_table():
+    assert [len(line.text) for line in read(b"text\n" + b"a" * 1_000_000 + b"\n", "csv")] == [1_000_000]
+
+
+def test_bad_bytes_in_the_second_line_of_a_row():
+    bad, good = read(b'text\n"one\n\xff two"\nthree\n', "csv")
+    assert (bad.number, good.text) == (2, "three")
+    assert bad.fault.startswith("not UTF-8")
+
+
+def test_half_of_a_character():
+    bad, good = read(b'{"text": "\\ud800"}\n{"text": "a"}', "jsonl")
+    assert bad.fault.startswith("half of a character")
+    assert good.text == "a"
+    assert read(b'{"text": "a", "pair": "\\udfff"}', "jsonl", "pair")[0].fault
+    assert read(b'{"text": "\\ud83d\\ude00"}', "jsonl")[0].text == "😀"
+
+
+def test_a_tagger_takes_no_pairs(model_folder):
+    ready = open_model(str(model_folder("t5")))
+    assert ready.kind == "tags"
+    with pytest.raises(UserError, match="tags the words of one text"):
+        list(predict_lines(ready, [Line(1, "a", "b")]))

@@ -1,0 +1,1 @@
+"""What tests are made of: tiny models, small data, ways to disturb a run."""

@@ -1,0 +1,257 @@
+"""The proof finds what goes wrong in other tools: each fault is put into a saved folder and has to be seen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModel
+
+from helpers.models import LAYERS
+from probescale.errors import ProofFailed, UserError
+from probescale.models import surgery
+from probescale.models.families import FAMILIES
+from probescale.models.loading import load_as_saved
+from probescale.models.proof.comparison import Proof, check_folders, check_in_memory, folder_check
+from probescale.models.proof.reference import parents_answers
+from probescale.models.proof.twin import twin, twin_tokenizer
+from probescale.models.surgery import extract, save_model, write_model
+from probescale.pipeline.cut import cut_to_folder
+
+
+def change_json(path, **values):
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def change_weights(folder, change):
+    weights = load_file(folder / "model.safetensors")
+    change(weights)
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def one_layer_more(folder):
+    change_json(folder / "config.json", num_hidden_layers=3)
+
+
+def one_layer_less(folder):
+    change_json(folder / "config.json", num_hidden_layers=1)
+
+
+def another_order(folder):
+    def swap(weights):
+        for name in [name for name in weights if ".layer.0." in name]:
+            other = name.replace(".layer.0.", ".layer.1.")
+            weights[name], weights[other] = weights[other], weights[name]
+
+    change_weights(folder, swap)
+
+
+def a_little_noise(folder):
+    def add(weights):
+        weights["encoder.layer.1.output.dense.weight"][0, 0] += 0.01
+
+    change_weights(folder, add)
+
+
+def a_weight_lost(folder):
+    change_weights(folder, lambda weights: weights.pop("encoder.layer.1.output.dense.bias"))
+
+
+def a_weight_too_many(folder):
+    change_weights(folder, lambda weights: weights.update({"encoder.layer.7.output.dense.bias": torch.zeros(32)}))
+
+
+def another_setting(folder):
+    change_json(folder / "config.json", layer_norm_eps=1e-3)
+
+
+def no_weights(folder):
+    (folder / "model.safetensors").write_bytes(b"not safetensors")
+
+
+def nothing(folder):
+    pass
+
+
+FAULTS = {
+    one_layer_more: "missing keys",
+    one_layer_less: "unexpected keys|layers instead of",
+    another_order: "differ by",
+    a_little_noise: "differ by",
+    a_weight_lost: "missing keys",
+    a_weight_too_many: "unexpected keys",
+    another_setting: "eps 0.001 instead of|differ by",
+    no_weights: "does not load or run in a fresh process",
+}
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """A cut of a bare BERT with each fault, judged in one fresh process."""
+    scratch = tmp_path_factory.mktemp("faults")
+    model = twin(AutoConfig.for_model("bert"), FAMILIES["bert"])
+    assert model is not None
+    model.save_pretrained(scratch / "parent")
+    twin_tokenizer().save_pretrained(scratch / "parent")
+    parent = load_as_saved(str(scratch / "parent"))
+    child = extract(parent, (2, 4))
+    wanted = parents_answers(parent.model, parent.family, (2, 4))
+    checks = []
+    for fault in (*FAULTS, nothing):
+        folder = scratch / fault.__name__
+        write_model(child, folder)
+        fault(folder)
+        predicted = sum(p.numel() for p in child.model.parameters())
+        checks.append(folder_check(child, wanted, predicted, folder))
+    return dict(zip((*FAULTS, nothing), check_folders(checks), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_faults_are_found(outcomes, fault):
+    assert isinstance(outcomes[fault], ProofFailed)
+    with pytest.raises(ProofFailed, match=FAULTS[fault]):
+        raise outcomes[fault]
+
+
+@pytest.mark.slow
+def test_a_good_cut_passes(outcomes):
+    found = outcomes[nothing]
+    assert isinstance(found, Proof)
+    assert found.route == "the parent with blocks bypassed"
+    assert {"last_hidden_state", "pooler_output", "encoder.layer"} == set(found.compared)
+
+
+@pytest.mark.slow
+def test_wrong_windows_are_seen_where_inputs_are_too_short_to_show_them(tmp_path):
+    """ModernBERT's window is longer than the proof's inputs: a stale list of layer types would change no answer."""
+    config = AutoConfig.for_model("modernbert", local_attention=128)
+    model = twin(config, FAMILIES["modernbert"])
+    assert model is not None
+    model.config.local_attention = 128  # the twin's is short
+    model.save_pretrained(tmp_path / "parent")
+    twin_tokenizer().save_pretrained(tmp_path / "parent")
+    parent = load_as_saved(str(tmp_path / "parent"))
+    kept = (1, 3, 4)  # full, full, sliding
+    child = extract(parent, kept)
+    wanted = parents_answers(parent.model, parent.family, kept)
+    predicted = sum(p.numel() for p in child.model.parameters())
+    write_model(child, tmp_path / "good")
+    write_model(child, tmp_path / "stale")
+    stale = ["full_attention", "sliding_attention", "full_attention"]
+    change_json(tmp_path / "stale" / "config.json", layer_types=stale)
+    folders = [tmp_path / "good", tmp_path / "stale"]
+    good, bad = check_folders([folder_check(child, wanted, predicted, f) for f in folders])
+    assert isinstance(good, Proof)
+    with pytest.raises(ProofFailed, match=r"layer 2 .* has \.attention_type 'sliding_attention' instead of"):
+        raise bad  # type: ignore[misc]
+
+
+@pytest.mark.slow
+def test_extract_refuses_to_write_what_it_cannot_prove(model_folder, tmp_path, monkeypatch):
+    whole = surgery._renumbered
+
+    def off_by_one(weights, stack, first_block_only, kept):
+        return whole(weights, stack, first_block_only, [layer - 1 for layer in kept])
+
+    monkeypatch.setattr(surgery, "_renumbered", off_by_one)
+    with pytest.raises(ProofFailed, match="differ by"):
+        cut_to_folder(str(model_folder("bert")), (2, 4), tmp_path / "cut")
+    assert list(tmp_path.iterdir()) == []
+    parent = load_as_saved(str(model_folder("bert")))
+    with pytest.raises(ProofFailed, match="differ by"):
+        check_in_memory(
+            extract(parent, (2, 4)).model, parent.family, parents_answers(parent.model, parent.family, (2, 4))
+        )
+
+
+@pytest.mark.slow
+def test_what_a_cut_records(model_folder, tmp_path):
+    record = cut_to_folder(str(model_folder("roberta")), (4, 1, 1), tmp_path / "cut")
+    assert record == json.loads((tmp_path / "cut" / "probescale.json").read_text())
+    assert record["kept"] == [4, 1, 1]
+    assert record["dropped"] == [2, 3]
+    assert record["parent"] == str(model_folder("roberta"))
+    assert record["parent_sha256"] == load_as_saved(str(model_folder("roberta"))).fingerprint
+    assert record["proof"]["route"] == "the parent's blocks called by hand"
+    assert record["proof"]["params_on_disk"] == record["params"] < record["params_original"]
+    assert record["provenance"]["versions"]["transformers"]
+    assert record["class"] == "RobertaForSequenceClassification"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [torch.bfloat16])
+def test_half_precision_stays_half_precision_and_shards_are_read(dtype, tmp_path):
+    model = twin(AutoConfig.for_model("llama"), FAMILIES["llama"], "lm")
+    assert model is not None
+    model.to(dtype).save_pretrained(tmp_path / "parent", max_shard_size="20KB")  # type: ignore[arg-type]
+    twin_tokenizer().save_pretrained(tmp_path / "parent")
+    assert len(list((tmp_path / "parent").glob("model-*.safetensors"))) > 2
+    record = cut_to_folder(str(tmp_path / "parent"), (2, 4), tmp_path / "cut")
+    weights = load_file(tmp_path / "cut" / "model.safetensors")
+    assert {weight.dtype for weight in weights.values()} == {dtype}
+    assert record["dtype"] == str(dtype).removeprefix("torch.")
+    original = load_as_saved(str(tmp_path / "parent"), dtype="auto").model.state_dict()
+    for name, weight in weights.items():
+        old = name.replace("layers.1.", "layers.3.").replace("layers.0.", "layers.1.")
+        assert torch.equal(weight, original[old])
+
+
+@pytest.mark.slow
+def test_a_saved_model_is_loaded_again_before_it_is_kept(model_folder, tmp_path, monkeypatch):
+    loaded = load_as_saved(str(model_folder("bert")))
+    write = surgery.write_model
+
+    def write_badly(model, folder: Path):
+        write(model, folder)
+        change_json(folder / "config.json", num_hidden_layers=LAYERS - 1)
+
+    monkeypatch.setattr(surgery, "write_model", write_badly)
+    with pytest.raises(UserError, match="unexpected keys"):
+        save_model(loaded, {}, tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_numbers_stay_as_they_are_stored_whatever_the_config_says(model_folder, tmp_path):
+    """float32 weights under a config that says float16 would be rounded by transformers' own dtype="auto"."""
+    shutil.copytree(model_folder("bert"), tmp_path / "model")
+    change_json(tmp_path / "model" / "config.json", dtype="float16")
+    parent = load_as_saved(str(tmp_path / "model"), dtype="auto")
+    write_model(extract(parent, (1, 3), share=True), tmp_path / "cut")
+    old, new = (load_file(tmp_path / name / "model.safetensors") for name in ("model", "cut"))
+    name = "bert.encoder.layer.{}.output.dense.weight"
+    assert torch.equal(new[name.format(1)], old[name.format(2)])
+    assert json.loads((tmp_path / "cut" / "config.json").read_text())["dtype"] == "float32"
+
+
+def test_settings_of_generation_stay(tmp_path):
+    model = twin(AutoConfig.for_model("llama"), FAMILIES["llama"], "lm")
+    assert model is not None
+    model.generation_config.update(eos_token_id=[4, 7, 9], max_new_tokens=11)
+    model.save_pretrained(tmp_path / "parent")
+    twin_tokenizer().save_pretrained(tmp_path / "parent")
+    change_json(tmp_path / "parent" / "generation_config.json", temperature=0.6)  # without sampling: old models do so
+    write_model(extract(load_as_saved(str(tmp_path / "parent")), (1, 3)), tmp_path / "cut")
+    kept = json.loads((tmp_path / "cut" / "generation_config.json").read_text())
+    assert kept["eos_token_id"] == [4, 7, 9]
+    assert kept["max_new_tokens"] == 11
+    assert kept["temperature"] == 0.6
+
+
+def test_layers_that_are_not_alike_are_refused_and_nothing_is_written(cli, tmp_path):
+    """DeepSeek's first layer is dense, the others are made of experts."""
+    small = {"hidden_size": 32, "intermediate_size": 64, "moe_intermediate_size": 16, "num_attention_heads": 4,
+             "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 8,
+             "qk_nope_head_dim": 8, "n_routed_experts": 4, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2,
+             "first_k_dense_replace": 1, "num_hidden_layers": 3, "vocab_size": 64}  # fmt: skip
+    model = AutoModel.from_config(AutoConfig.for_model("deepseek_v3", **small))
+    model.save_pretrained(tmp_path / "model")
+    twin_tokenizer().save_pretrained(tmp_path / "model")
+    found = cli("extract", tmp_path / "model", "--keep", "2-3", "--out", tmp_path / "out")
+    assert found.code == 2
+    assert "do not fit together" in found.err
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]

@@ -1,0 +1,303 @@
+"""Vocabularies with something about them: what stays, what is refused, which settings follow the new numbers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from typing import Any, cast
+
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import (
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedTokenizerFast,
+)
+
+from helpers.real import REAL, real_weights
+from helpers.tokenizers import (
+    BYTES,
+    CORPUS,
+    KINDS,
+    OTHERS,
+    SIZE,
+    TEXTS,
+    bert,
+    byte_pairs,
+    classifier,
+    counted,
+    least,
+    parent,
+    same_answers,
+    tokens,
+    trimmed,
+)
+from probescale.errors import ProofFailed, UserError
+from probescale.models.families import FAMILIES, family_of
+from probescale.models.loading import LoadedModel, load_as_saved
+from probescale.models.shrink.tokenizer import PLAIN, Pieces, rebuilt
+from probescale.models.shrink.vocabulary import VocabularyNote, needed, piece_counts, trim_vocabulary, vocabulary_note
+from probescale.models.surgery import extract, save_model
+
+
+def test_counting():
+    tokenizer = bert()[0]
+    counts = piece_counts(tokenizer, iter(["the film the film", "the plot"]), ["film"])
+    assert counts == {"the": 3, "film": 3, "plot": 1}
+    assert piece_counts(tokenizer, ["the " * 300])["the"] == 300  # longer than the tokenizer's 77
+    assert piece_counts(tokenizer, []) == {}
+    note = vocabulary_note(tokenizer, trimmed("bert", 0).tokenizer, Counter({"the": 3, "a": 1}))
+    assert note == VocabularyNote(len(tokenizer), least("bert"), 0.25)
+    assert vocabulary_note(tokenizer, tokenizer, {}).covered == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_always_stays(kind):
+    tokenizer = parent(kind).tokenizer
+    vocab = tokenizer.get_vocab()
+    always = needed(tokenizer)
+    stays = {piece for piece, number in vocab.items() if number in always}
+    assert set(tokenizer.all_special_tokens) <= stays
+    assert {str(added) for added in tokenizer.added_tokens_decoder.values()} <= stays
+    if kind in BYTES:
+        assert set(pre_tokenizers.ByteLevel.alphabet()) <= stays
+    elif kind == "llama2":
+        assert {f"<0x{byte:02X}>" for byte in range(256)} <= stays
+    forms = {piece for character in "aeiou,." for piece in (character, f"##{character}")}
+    assert forms & vocab.keys() <= stays
+    assert always <= needed(tokenizer, counted(kind))
+    assert len(needed(tokenizer, counted(kind))) <= least(kind)
+
+
+def test_too_small():
+    with pytest.raises(UserError, match=f"3 pieces are too few: {least('bert')} are needed") as refused:
+        trim_vocabulary(parent("bert"), counted("bert"), 3)
+    assert refused.value.field == "shrink.vocabulary"
+    assert refused.value.hint.startswith(f"give {least('bert')} or more")
+    with pytest.raises(UserError):
+        trim_vocabulary(parent("bert"), counted("bert"), least("bert") - 1)
+
+
+def test_a_large_limit_adds_nothing_that_no_text_has():
+    whole = trim_vocabulary(parent("bert"), counted("bert"), 100_000)
+    assert whole.tokenizer.get_vocab() == trimmed("bert").tokenizer.get_vocab()
+    assert "[unused0]" not in whole.tokenizer.get_vocab()
+    pieces = Pieces(parent("bert").tokenizer)
+    assert {pieces.names[n] for n in pieces.characters} <= whole.tokenizer.get_vocab().keys()
+
+
+def test_no_piece_without_what_it_is_merged_from():
+    """There are two ways to "abc"; only the one that is taken has to stay."""
+    merges = [("a", "b"), ("b", "c"), ("a", "bc"), ("ab", "c"), ("b", "ca")]
+    vocab = {piece: n for n, piece in enumerate(["a", "b", "c", "ab", "bc", "abc", "ca", "bca"])}
+    backend = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    pieces = Pieces(PreTrainedTokenizerFast(tokenizer_object=backend))
+    parts = {piece: {pieces.names[n] for n in pieces.parts(number)} for piece, number in vocab.items()}
+    assert parts["abc"] == {"a", "b", "c", "ab", "abc"}
+    assert parts["bca"] == parts["ca"] == set()  # no merge leads there
+    assert all((piece in made) == (backend.encode(piece).tokens == [piece]) for piece, made in parts.items())
+
+
+def test_unknown_characters_do_not_become_cheaper():
+    """Their price is that of the least likely piece and 10; with a lower one another reading would win."""
+    scored = [("zzz", -8.0), ("<unk>", 0.0), *((piece, -9.0) for piece in ("XY", "a", "b", "c"))]
+    scored += [("Yabc", -5.0), ("zz", -50.0)]
+    fast = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.Unigram(vocab=scored, unk_id=1)))
+    pieces = Pieces(fast)
+    counts = piece_counts(fast, ["XYabc", "Yabc"])
+    assert counts == {"XY": 1, "a": 1, "b": 1, "c": 1, "Yabc": 1}
+    kept = needed(fast, counts) | {pieces.numbers[piece] for piece in counts}
+    for dropped, found in [({"zzz"}, ["XY", "a", "b", "c"]), ({"zzz", "zz"}, ["X", "Yabc"])]:
+        stay = sorted(kept - {pieces.numbers[piece] for piece in dropped})
+        smaller = Tokenizer.from_str(json.dumps(pieces.only({n: at for at, n in enumerate(stay)})))
+        assert smaller.encode("XYabc").tokens == found
+        assert smaller.encode("?").ids == [0]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    corpus=st.lists(st.text("abc", min_size=1, max_size=12), min_size=3, max_size=8),
+    texts=st.lists(st.text("abc", min_size=1, max_size=12), min_size=1, max_size=6),
+    kept=st.integers(1, 6),
+)
+def test_merges_of_kept_pieces_are_complete(corpus, texts, kept):
+    """By brute force: few letters, so that pieces overlap in every way."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.train_from_iterator(corpus * 2, trainers.BpeTrainer(vocab_size=40, initial_alphabet=["a", "b", "c"]))
+    pieces = Pieces(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
+    chosen = set(list(pieces.names)[::-1][:kept]) | set(pieces.characters)
+    chosen = chosen.union(*(pieces.parts(number) for number in chosen))
+    new = {number: at for at, number in enumerate(sorted(chosen))}
+    smaller = Tokenizer.from_str(json.dumps(pieces.only(new)))
+    for text in (*corpus, *texts, "".join(texts)):
+        found = tokenizer.encode(text).tokens
+        if {pieces.numbers[piece] for piece in found} <= chosen:
+            assert smaller.encode(text).tokens == found
+        assert "".join(smaller.encode(text).tokens) == text
+
+
+def test_suffixes_and_prefixes_of_byte_pairs():
+    """CLIP marks the end of a word, others mark what goes on."""
+    for options, before in [
+        ({"end_of_word_suffix": "</w>"}, pre_tokenizers.Whitespace()),
+        ({"continuing_subword_prefix": "##"}, pre_tokenizers.Whitespace()),
+    ]:
+        tokenizer = Tokenizer(models.BPE(unk_token="?", **options))  # type: ignore[arg-type]
+        tokenizer.pre_tokenizer = before  # type: ignore[assignment]
+        tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=500, special_tokens=["?"], **options))  # type: ignore[arg-type]
+        fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+        pieces = Pieces(fast)
+        counts = piece_counts(fast, TEXTS[:4])
+        chosen = set(needed(fast, counts)) | {pieces.numbers[piece] for piece in counts}
+        chosen = chosen.union(*(pieces.parts(number) for number in chosen))
+        assert len(chosen) < len(pieces.names)
+        smaller = Tokenizer.from_str(json.dumps(pieces.only({n: at for at, n in enumerate(sorted(chosen))})))
+        for text in TEXTS[:4]:
+            assert smaller.encode(text).tokens == tokenizer.encode(text).tokens
+
+
+@pytest.mark.parametrize("name", ["roberta", "xlm-roberta", "camembert"])
+def test_positions_begin_behind_the_padding_piece(name):
+    """Its number is also the place where positions begin, so nothing before it may go."""
+    assert FAMILIES[name].positions_behind_padding
+    vocab, merges = byte_pairs("<s>", "nobody writes this", "nor this", "<pad>", "</s>", "<unk>", "<mask>")
+    tokenizer = transformers.RobertaTokenizer(vocab=vocab, merges=merges)
+    ids = {"vocab_size": len(vocab), "pad_token_id": 3, "bos_token_id": 0, "eos_token_id": 4}
+    config = AutoConfig.for_model(name, **(SIZE | ids))
+    model = AutoModelForSequenceClassification.from_config(config).eval()
+    loaded = LoadedModel(model, tokenizer, family_of(config), "", "")
+    after = trim_vocabulary(loaded, piece_counts(tokenizer, TEXTS))
+    assert after.model.config.pad_token_id == after.tokenizer.pad_token_id == 3
+    same_answers(loaded, after, TEXTS[:4])
+
+
+def test_special_pieces_without_a_row_stay_without():
+    """As load_tokenizer allows: a special piece that the tokenizer knows and the model does not."""
+    tokenizer, _, ids = classifier()
+    tokenizer.add_special_tokens({"extra_special_tokens": ["[NEW]"]})  # type: ignore[arg-type]
+    config = AutoConfig.for_model("bert", **(SIZE | ids | {"vocab_size": len(tokenizer) - 1}))
+    loaded = LoadedModel(transformers.BertModel(config).eval(), tokenizer, family_of(config), "", "")
+    after = trim_vocabulary(loaded, piece_counts(tokenizer, TEXTS))
+    assert after.tokenizer.convert_tokens_to_ids("[NEW]") == after.model.config.vocab_size == len(after.tokenizer) - 1
+
+
+def test_numbers_that_name_no_piece_stay():
+    """GPT-2's config names piece 50256 as its end, however few pieces there are."""
+    loaded = parent("gpt2")
+    config = AutoConfig.for_model("gpt2", **(SIZE | {"vocab_size": len(loaded.tokenizer)}))
+    other = LoadedModel(transformers.GPT2Model(config).eval(), loaded.tokenizer, loaded.family, "", "")
+    config.eos_token_id = None
+    assert trim_vocabulary(other, counted("gpt2")).model.config.bos_token_id == 50256
+
+
+def test_words_that_must_not_be_written():
+    loaded = trim_vocabulary(parent("gpt2"), counted("gpt2"))  # a copy, to be changed
+    vocab = loaded.tokenizer.get_vocab()
+    settings = cast("Any", loaded.model.generation_config)
+    settings.suppress_tokens = [vocab["a"], vocab["Ġthe"]]
+    settings.bad_words_ids = [[vocab["a"], vocab["b"]], [vocab["Ġthe"]]]
+    found = trim_vocabulary(loaded, Counter())
+    now = found.tokenizer.get_vocab()
+    assert "Ġthe" not in now
+    assert cast("Any", found.model.generation_config).suppress_tokens == [now["a"]]
+    assert cast("Any", found.model.generation_config).bad_words_ids == [[now["a"], now["b"]]]
+
+
+def test_generation_goes_on():
+    after = trimmed("llama2", 25)
+    ids = after.tokenizer("the film was", return_tensors="pt")["input_ids"]
+    options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 2}
+    made = [cast("Any", after.model).generate(ids, use_cache=use, **options) for use in (True, False)]
+    assert torch.equal(made[0], made[1])
+    assert made[0].max() < len(after.tokenizer)
+
+
+def test_layers_and_pieces_in_either_order():
+    before = parent("roberta")
+    one = extract(trim_vocabulary(before, counted("roberta")), (2,))
+    other = trim_vocabulary(extract(before, (2,)), counted("roberta"))
+    assert one.fingerprint == other.fingerprint
+    for name, weight in one.model.state_dict().items():
+        assert torch.equal(weight, other.model.state_dict()[name])
+
+
+def test_half_precision_stays_half():
+    loaded = parent("llama")
+    half = extract(loaded, (1, 2))
+    cast("Any", half.model).to(torch.bfloat16)
+    after = trim_vocabulary(half, counted("llama"), least("llama") + 5, share=True)
+    assert {parameter.dtype for parameter in after.model.parameters()} == {torch.bfloat16}
+
+
+def test_a_class_that_builds_itself_anew_is_saved_as_the_plain_one(tmp_path):
+    """BertTokenizer knows one way to split words; a tokenizer with another way would change when it is loaded."""
+    loaded = parent("classifier")
+    tokenizer = bert()[0]
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
+    changed = LoadedModel(loaded.model, tokenizer, loaded.family, "", "")
+    after = trim_vocabulary(changed, counted("classifier"))
+    assert type(after.tokenizer).__name__ == PLAIN
+    assert after.tokenizer.model_input_names == tokenizer.model_input_names
+    assert after.tokenizer.model_max_length == 77
+    after.model.save_pretrained(tmp_path)
+    after.tokenizer.save_pretrained(tmp_path)
+    again = AutoTokenizer.from_pretrained(tmp_path)
+    for text in CORPUS:
+        assert again(text).data == after.tokenizer(text).data
+        assert again.convert_ids_to_tokens(again(text)["input_ids"]) == tokens(after, text)
+    assert tokens(after, "good, film") == tokens(changed, "good, film")
+
+
+def test_a_tokenizer_that_does_not_come_back_is_refused():
+    """A special piece that the settings name and the file lacks is added on loading."""
+    tokenizer = bert()[0]
+    data = Pieces(tokenizer).data
+    data["added_tokens"] = []
+    del data["model"]["vocab"]["[MASK]"]
+    with pytest.raises(ProofFailed, match="does not load with fewer pieces as it was saved"):
+        rebuilt(tokenizer, data, parent("bert").model.config)
+
+
+def sst2_texts(count: int) -> list[str]:
+    path = REAL / "data" / "sst2" / "train.tsv"
+    if not path.exists():
+        pytest.skip("needs real data: PROBESCALE_REAL names the folder")
+    with path.open(encoding="utf-8") as lines:
+        rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        return [row["sentence"] for row, _ in zip(rows, range(count), strict=False)]
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gte-small", "minilm", "mpnet", "granite", "t5", "smollm2"])
+def test_real_vocabularies(name, tmp_path):
+    before, texts = load_as_saved(str(real_weights(name))), sst2_texts(1500)
+    counts = piece_counts(before.tokenizer, texts)
+    small = trim_vocabulary(before, counts, 2000)
+    assert len(small.tokenizer) == small.model.config.vocab_size <= 2000
+    assert vocabulary_note(before.tokenizer, small.tokenizer, counts).covered > 0.7
+    after = trim_vocabulary(before, counts)
+    assert vocabulary_note(before.tokenizer, after.tokenizer, counts).covered == 1
+    assert type(after.tokenizer) is type(before.tokenizer)
+    assert after.tokenizer.chat_template == before.tokenizer.chat_template
+    for text in texts:
+        assert tokens(after, text) == tokens(before, text)
+    for text in OTHERS:
+        same = before.tokenizer.decode(before.tokenizer(text)["input_ids"])
+        assert after.tokenizer.decode(after.tokenizer(text)["input_ids"]) == same
+        small.tokenizer(text)
+    with torch.no_grad():
+        for text in texts[:2]:
+            one, other = (
+                loaded.model(**loaded.tokenizer(text, return_tensors="pt"), output_hidden_states=True)
+                for loaded in (before, after)
+            )
+            assert torch.equal(one.hidden_states[-1], other.hidden_states[-1])
+    if name == "gte-small":
+        save_model(small, {}, tmp_path / "model")

@@ -1,0 +1,227 @@
+"""A model without some feed-forward units equals its parent with those units held at their mean, or silenced."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+import torch
+from tokenizers.pre_tokenizers import WhitespaceSplit
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel, T5Config
+
+from helpers.real import real_weights
+from probescale.errors import UserError
+from probescale.models.counting import count_parameters
+from probescale.models.families import FAMILIES, family_of
+from probescale.models.family import backbone
+from probescale.models.heads import Head, build_empty
+from probescale.models.loading import LoadedModel, load_as_saved
+from probescale.models.proof.reference import example_inputs
+from probescale.models.proof.twin import twin, twin_tokenizer
+from probescale.models.shrink.units import keep_units, parameters_per_unit, unit_scores, units_in, why_not
+from probescale.models.surgery import extract, save_model
+from probescale.models.wiring import removing
+
+UNITS, KEPT = 64, 24
+FUSED = ("modernbert", "phi3")
+NAMES = [*(name for name in FAMILIES if name not in FUSED), "t5, gated", "gpt2, width from the hidden size"]
+TEXTS = ["w1 w2 w3 w4 w5 w6", "w7", "w8 w9 w1", "w30 w31 w2 w2"]
+
+
+def loaded(name: str, head: Head = "none") -> LoadedModel:
+    """A tiny model of the family with biases that are not zero."""
+    family = FAMILIES[name.split(",")[0]]
+    config = AutoConfig.for_model(family.model_types[0])
+    if name == "t5, gated":
+        config = T5Config(feed_forward_proj="gated-gelu")
+    if name == "gpt2":
+        config.n_inner = UNITS
+    model = twin(config, family, head)
+    assert model is not None
+    tokenizer = twin_tokenizer()
+    tokenizer.backend_tokenizer.pre_tokenizer = WhitespaceSplit()  # type: ignore[assignment]
+    return LoadedModel(model, tokenizer, family_of(model.config), name, "")
+
+
+def drawn(of: LoadedModel, seed: int = 0) -> list[np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=units_in(of.model, of.family)) for _ in range(of.layers)]
+
+
+def states(model: PreTrainedModel, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    with torch.no_grad():
+        return backbone(model)(**inputs)[0]
+
+
+@contextmanager
+def held(of: LoadedModel, count: int, scores: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> Iterator[None]:
+    """The independent route: all units but the best have these values in the parent, whatever the input."""
+
+    def hold(number: int):
+        dropped = np.argsort(-scores[number])[count:]
+
+        def hook(_module, args):
+            changed = args[0].clone()
+            changed[..., dropped] = torch.from_numpy(values[number][dropped]).to(changed)
+            return (changed,)
+
+        return hook
+
+    outs = [block.get_submodule(of.family.stack.feed_forward) for block in of.family.layers(of.model)]
+    with removing([out.register_forward_pre_hook(hold(number)) for number, out in enumerate(outs)]):
+        yield
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_cut_is_the_parent_with_units_held(name):
+    parent = loaded(name)
+    before = {key: weight.clone() for key, weight in parent.model.state_dict().items()}
+    inputs = example_inputs(parent.model, parent.family)
+    scores, means = drawn(parent), drawn(parent, 1)
+    out = parent.family.layers(parent.model)[0].get_submodule(parent.family.stack.feed_forward)
+    folded = getattr(out, "bias", None) is not None
+    whole = states(parent.model, inputs)
+    with held(parent, KEPT, scores, means if folded else [0 * row for row in means]):
+        wanted = states(parent.model, inputs)
+    assert (wanted - whole).abs().max() > 1e-2, "the cut changed nothing: the test would prove nothing"
+
+    child = keep_units(parent, KEPT, scores, means)
+
+    assert type(child.model) is type(parent.model)
+    torch.testing.assert_close(states(child.model, inputs), wanted, atol=1e-5, rtol=1e-4)
+    assert all(torch.equal(before[key], weight) for key, weight in parent.model.state_dict().items())
+    assert getattr(child.model.config, parent.family.stack.width) == KEPT == units_in(child.model, child.family)
+    lost = (units_in(parent.model, parent.family) - KEPT) * parameters_per_unit(parent.model, parent.family)
+    old, new = (count_parameters(of.model, of.family).layers for of in (parent, child))
+    assert [a - b for a, b in zip(old, new, strict=True)] == [lost] * parent.layers
+
+
+def test_without_means_dropped_units_are_silent():
+    parent = loaded("bert")
+    inputs = example_inputs(parent.model, parent.family)
+    scores = drawn(parent)
+    with held(parent, KEPT, scores, [0 * row for row in scores]):
+        wanted = states(parent.model, inputs)
+    torch.testing.assert_close(states(keep_units(parent, KEPT, scores).model, inputs), wanted, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "gpt2"])
+def test_all_units_are_the_same_model(name):
+    parent = loaded(name)
+    child = keep_units(parent, UNITS, drawn(parent), drawn(parent, 1))
+    other = child.model.state_dict()
+    assert all(torch.equal(weight, other[key]) for key, weight in parent.model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", ["bert", "llama", "t5, gated", "gpt2", "bart", "opt"])
+def test_scores_are_of_real_tokens(name):
+    """By another way: one text at a time, without padding."""
+    parent = loaded(name)
+    found = unit_scores(parent, TEXTS, batch_tokens=16)
+    seen: list[torch.Tensor] = []
+    out = parent.family.layers(parent.model)[1].get_submodule(parent.family.stack.feed_forward)
+    with removing([out.register_forward_pre_hook(lambda _m, args: seen.append(args[0].flatten(0, -2)))]):
+        for text in TEXTS:
+            states(parent.model, dict(parent.tokenizer(text, return_tensors="pt")))
+    real = torch.cat(seen).double()
+    assert len(real) == sum(len(text.split()) for text in TEXTS)
+    weight = out.get_parameter("weight").detach().double()
+    size = real.square().mean(0).sqrt() * weight.norm(dim=1 if name == "gpt2" else 0)
+    np.testing.assert_allclose(found.scores[1], size.numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(found.means[1], real.mean(0).numpy(), rtol=1e-4, atol=1e-6)
+    assert len(found.scores) == len(found.means) == parent.layers
+
+
+def test_pairs_count_too():
+    parent = loaded("bert")
+    one, two = unit_scores(parent, TEXTS), unit_scores(parent, TEXTS, TEXTS[::-1])
+    assert not np.allclose(one.means[0], two.means[0])
+
+
+def test_the_best_units_lose_least():
+    parent = loaded("bert")
+    found = unit_scores(parent, TEXTS)
+    batch = dict(parent.tokenizer(TEXTS[0], return_tensors="pt"))
+    whole = states(parent.model, batch)
+    worst = [-row for row in found.scores]
+    good, bad = (states(keep_units(parent, 48, s, found.means).model, batch) for s in (found.scores, worst))
+    assert (good - whole).norm() < (bad - whole).norm()
+
+
+def test_layers_and_units_in_either_order():
+    parent, kept = loaded("bert", "sentence"), (4, 2)
+    scores, means = drawn(parent), drawn(parent, 1)
+    one = extract(keep_units(parent, KEPT, scores, means), kept)
+    two = keep_units(extract(parent, kept), KEPT, [scores[n - 1] for n in kept], [means[n - 1] for n in kept])
+    assert one.fingerprint == two.fingerprint
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_every_family_says_whether_units_can_go(name):
+    family = FAMILIES[name]
+    assert (why_not(family) == "") is (name not in FUSED)
+    if name in FUSED:
+        empty = build_empty(family, AutoConfig.for_model(family.model_types[0]))
+        with pytest.raises(UserError, match=f"of {name} models cannot be dropped: gates and units are one matrix"):
+            units_in(empty, family)
+
+
+def test_a_type_that_nobody_described():
+    assert "nobody has described" in why_not(family_of(AutoConfig.for_model("olmo2")))
+
+
+def test_a_decoder_of_the_same_width():
+    parent = loaded("t5", "lm")
+    with pytest.raises(UserError, match="one width for its encoder and its decoder") as refused:
+        keep_units(parent, KEPT, [np.zeros(UNITS)] * parent.layers)
+    assert "--encoder-only" in refused.value.hint
+
+
+@pytest.mark.parametrize("count", [0, -1, UNITS + 1])
+def test_wrong_counts(count):
+    parent = loaded("bert")
+    with pytest.raises(UserError, match=f"{count} feed-forward units cannot be kept: a layer of this model has 64"):
+        keep_units(parent, count, drawn(parent))
+
+
+def test_scores_of_another_model_and_no_texts():
+    parent = loaded("bert")
+    good = drawn(parent)
+    for scores, means in [(good[:2], None), ([row[:3] for row in good], None), (good, good[1:])]:
+        with pytest.raises(UserError, match="4 layers with 64 units each"):
+            keep_units(parent, KEPT, scores, means)
+    with pytest.raises(UserError, match="there is none"):
+        unit_scores(parent, [])
+
+
+@pytest.mark.slow
+def test_a_fresh_process_loads_it(tmp_path):
+    parent = loaded("bert", "sentence")
+    found = unit_scores(parent, TEXTS)
+    child = keep_units(parent, KEPT, found.scores, found.means)
+    save_model(child, {"width": KEPT}, tmp_path / "saved")
+    record = json.loads((tmp_path / "saved" / "probescale.json").read_text())
+    assert record["proof"]["to_the_bit"]
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "saved").eval()
+    batch = parent.tokenizer(TEXTS, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        torch.testing.assert_close(again(**batch).logits, child.model(**batch).logits)
+
+
+@pytest.mark.real
+@pytest.mark.slow
+def test_real_weights():
+    """Three quarters of the units, the means of the others: nearer to the parent than silence, or other units."""
+    parent = load_as_saved(str(real_weights("minilm")))
+    texts = ["a charming and often affecting journey .", "unflinchingly bleak and desperate", "What is it about ?"]
+    found = unit_scores(parent, texts)
+    count = units_in(parent.model, parent.family) * 3 // 4
+    batch = dict(parent.tokenizer(texts[0], return_tensors="pt"))
+    whole = states(parent.model, batch)
+    ways = [(found.scores, found.means), (found.scores, None), (drawn(parent), found.means)]
+    errors = [float((states(keep_units(parent, count, *way).model, batch) - whole).norm()) for way in ways]
+    assert errors[0] < errors[1]
+    assert errors[0] < 0.5 * errors[2]

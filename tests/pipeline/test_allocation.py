@@ -1,0 +1,120 @@
+"""A run that also makes the embeddings smaller: within the budget, loadable, and said in its results."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from helpers.data import labelled_rows, write_csv
+from probescale.errors import Problems, UserError
+from probescale.models.counting import count_parameters
+from probescale.models.loading import load_as_saved
+from probescale.pipeline.run import run
+from probescale.pipeline.smallest import smallest
+from probescale.pipeline.validate import check
+
+pytestmark = pytest.mark.slow
+
+
+def settings(model_folder, task_files, family="bert", **more):
+    raw = {
+        "model": {"source": str(model_folder(family)), "max_length": 32},
+        "task": {"train": {"source": str(task_files.train)}, "dev": {"source": str(task_files.dev)}},
+        "selection": {"strategy": "bottom_k", "budget": "50%"},
+        "recovery": {"epochs": 1, "learning_rate": 1e-3},
+        "compare": ["top_k"],
+    }
+    for key, value in more.items():
+        raw[key] = raw[key] | value if isinstance(raw.get(key), dict) and isinstance(value, dict) else value
+    return check(raw)
+
+
+@pytest.mark.parametrize("family", ["roberta", "t5"])
+def test_numbers_are_kept_to_and_the_folder_loads(model_folder, task_files, tmp_path, family):
+    rank = {"rank": 12} if family == "roberta" else {}
+    pieces = {"roberta": 300, "t5": 55}[family]
+    asked = {"vocabulary": pieces, "units": 32, **rank}
+    result = run(
+        settings(model_folder, task_files, family, shrink=asked, selection={"budget": None, "k": 2}), tmp_path / "out"
+    )
+    folder = tmp_path / "out" / "model"
+    loaded = load_as_saved(str(folder))
+    assert count_parameters(loaded.model, loaded.family).total == result.subnetwork.params
+    assert result.subnetwork.params < result.compared["top_k"].params + 1
+    assert loaded.model.config.vocab_size <= pieces
+    assert len(AutoTokenizer.from_pretrained(folder)) <= pieces
+    assert loaded.layers == 2
+    record = json.loads((folder / "probescale.json").read_text())
+    assert record["shrink"] == asked
+    assert record["params"] == result.subnetwork.params
+    assert f"{pieces:,} pieces" in result.recipe
+    if rank:
+        assert AutoModelForSequenceClassification.from_pretrained(folder).config.embedding_size == 12
+
+
+def test_auto_meets_a_budget_that_layers_alone_cannot(model_folder, task_files, tmp_path):
+    plain = settings(model_folder, task_files)
+    whole = run(plain.model_copy(update={"compare": ()}), tmp_path / "whole").original.params
+    most = load_as_saved(str(model_folder("bert")))
+    counted = count_parameters(most.model, most.family)
+    wanted = counted.of([]) + min(counted.layers) // 2  # less than one layer and the embeddings
+    with pytest.raises(Problems, match="shrink: auto"):
+        settings(model_folder, task_files, selection={"budget": wanted})
+    config = settings(model_folder, task_files, selection={"budget": wanted}, shrink="auto")
+    result = run(config, tmp_path / "small")
+    assert result.original.params == whole
+    assert result.subnetwork.params <= wanted
+    assert result.compared["top_k"].params <= wanted
+    split = json.loads((tmp_path / "small" / "split.json").read_text())
+    chosen = split["splits"][0]
+    assert chosen["kept"] == list(result.subnetwork.kept)
+    assert [one["expected"] for one in split["splits"]] == sorted(
+        (one["expected"] for one in split["splits"]), reverse=True
+    )
+    assert all(one["params"] <= wanted for one in split["splits"])
+    assert split["weighed"] >= len(split["splits"]) > 1
+
+
+def test_nothing_is_small_enough(model_folder, task_files, tmp_path):
+    with pytest.raises(Problems, match=r"500 parameters") as caught:
+        settings(model_folder, task_files, shrink="auto", selection={"budget": 500})
+    assert "shrink: auto" not in str(caught.value), "it is there already"
+    config = settings(model_folder, task_files, shrink="auto", selection={"budget": 3000})
+    with pytest.raises(UserError, match=r"3,000 parameters"):  # shows when the texts are read
+        run(config, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_a_search_without_a_budget_wants_numbers(model_folder, task_files, tmp_path):
+    with pytest.raises(UserError, match="shrink") as caught:
+        smallest(settings(model_folder, task_files, shrink="auto"), 0.9, tmp_path / "out")
+    assert caught.value.field == "shrink"
+
+
+def test_a_family_without_a_home_for_narrow_embeddings(model_folder, task_files, tmp_path):
+    with pytest.raises(UserError, match="factorised"):
+        run(settings(model_folder, task_files, "mpnet", shrink={"rank": 12}), tmp_path / "out")
+
+
+def test_unlabelled_texts_are_learnt_from_and_told(model_folder, task_files, tmp_path):
+    rows = [text for text, _ in labelled_rows(300, seed=5)]
+    source = tmp_path / "more.txt"
+    source.write_text("\n".join([*rows, "", rows[0]]) + "\n")
+    train = {text for text, _ in labelled_rows(160)}
+    config = settings(
+        model_folder, task_files, task={"unlabelled": str(source)}, selection={"budget": None, "k": 1}, compare=[]
+    )
+    result = run(config, tmp_path / "out")
+    count = len(set(rows) - train)
+    assert f"{count:,} unlabelled texts" in result.recipe
+    assert "unlabelled" in result.provenance["data_sha256"]
+    assert not (tmp_path / "out" / "teacher").exists()
+
+
+def test_unlabelled_pairs_need_a_pair_column(model_folder, task_files, tmp_path):
+    path = write_csv(tmp_path / "pairs.csv", [("a text", "b")], header="text,other")
+    with pytest.raises(Problems, match="unlabelled"):
+        settings(model_folder, task_files, task={"unlabelled": {"source": str(path), "pair": "other"}})

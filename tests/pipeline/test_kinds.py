@@ -1,0 +1,247 @@
+"""Tasks that give a tag a word or a number a text: what is probed, which head is loaded, and whole runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from helpers.data import BAD, GOOD, THINGS, labelled_rows, write_csv
+from helpers.models import LAYERS
+from probescale.errors import Problems, UserError
+from probescale.models.counting import count_from_config, count_parameters
+from probescale.models.families import FAMILIES
+from probescale.models.heads import HEAD_FOR
+from probescale.models.loading import load_classifier
+from probescale.models.proof.comparison import check_in_memory
+from probescale.models.proof.reference import answers
+from probescale.pipeline import run as pipeline
+from probescale.pipeline.evidence import gather
+from probescale.pipeline.smallest import smallest
+from probescale.pipeline.validate import check
+from probescale.probing.probe import probe
+from probescale.probing.scores import load_scores
+from probescale.report.markdown import _usage
+from probescale.selection.budget import parse_budget
+from probescale.selection.evidence import together
+from probescale.selection.select import select
+from probescale.selection.strategies import STRATEGIES
+from probescale.tasks.task import load_task
+
+KINDS = ("tags", "number")
+FAMILY_NAMES = ("bert", "roberta", "t5")
+STOCK = {"bert": "Bert", "roberta": "Roberta", "t5": "T5"}
+TAGS = dict.fromkeys(THINGS, "B-THING") | dict.fromkeys([*GOOD, *BAD], "B-OPINION")
+TAGS |= {"unbelievably": "B-MANNER", "so": "I-MANNER"}
+
+
+def tagged_rows(rows: list[tuple[str, str]]) -> str:
+    """The same sentences with a tag a word: things, opinions, and the manner, which is two words."""
+    words = [text.replace(",", " ,").split() for text, _ in rows]
+    return "\n\n".join("\n".join(f"{word}\t{TAGS.get(word, 'O')}" for word in sentence) for sentence in words) + "\n"
+
+
+def numbered_rows(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """How good it is, a little more for every letter of the first opinion."""
+    return [(text, str((1.0 if label == "positive" else -1.0) + len(text.split()[3]) / 50)) for text, label in rows]
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """kind -> the task section that names its files."""
+    folder, rows = tmp_path_factory.mktemp("kinds"), labelled_rows(160)
+    parts = {"train": rows[:120], "dev": rows[120:]}
+    for name, part in parts.items():
+        (folder / f"{name}.conll").write_text(tagged_rows(part))
+        write_csv(folder / f"{name}.csv", numbered_rows(part))
+    columns = {"text": 1, "label": 2}
+    return {
+        "tags": {name: {"source": str(folder / f"{name}.conll"), **columns} for name in parts} | {"kind": "tags"},
+        "number": {name: str(folder / f"{name}.csv") for name in parts} | {"kind": "number"},
+    }
+
+
+def raw_config(folder: Path, task: dict) -> dict:
+    return {
+        "model": {"source": str(folder), "max_length": 48},
+        "task": {"name": "tiny", **task},
+        "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
+        "selection": {"k": 2, "strategy": "contiguous", "sample": 300},
+        "compare": [],
+        "recovery": {"epochs": 5, "learning_rate": 3e-3, "batch_size": 16},
+        "seed": 3,
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_strategy_has_what_it_decides_by(model_folder, data, kind):
+    raw = raw_config(model_folder("roberta"), data[kind])  # its tokenizer is the same in every process
+    names = [name for name, known in STRATEGIES.items() if known.reads != "trials"]
+    config = check(raw | {"compare": [name for name in names if name != "contiguous"]})
+    task, loaded = pipeline.prepare(config)
+    room = count_parameters(loaded.model, loaded.family)
+    scores = gather(probe(loaded, task, config), loaded, task, config, room)
+    found = scores.probes["task"]
+    assert (found.pooling, found.target, found.spans) == (
+        ("token", "class", True) if kind == "tags" else ("cls", "number", False)
+    )
+    assert max(found.scores) > 0.7, found.scores
+    assert scores.flow is not None
+    assert scores.subnetworks is not None
+    accuracy = dict(zip(scores.subnetworks.subsets, scores.subnetworks.accuracy, strict=True))
+    assert accuracy[(1, 2)] > 0.7, "R2, or the share of right tags"
+    evidence, resamples = together([scores.credited("information", None)], [1.0])  # accuracies may all be equal
+    for name in names:
+        chosen = select(evidence, parse_budget(k=2), scores.parameters, name, resamples=resamples)
+        assert len(chosen.kept) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+def test_the_stock_head_for_a_kind(model_folder, data, kind, family):
+    source, names = str(model_folder(family)), ("a", "b", "c") if kind == "tags" else ()
+    head = HEAD_FOR[kind]
+    one, again, other = (load_classifier(source, None, names, seed, head=head) for seed in (0, 0, 1))
+    per_token = kind == "tags" or family == "t5"
+    name = f"{STOCK[family]}For{'Token' if per_token else 'Sequence'}Classification"
+    assert type(one.model).__name__ == name
+    config = one.model.config
+    assert config.num_labels == (3 if kind == "tags" else 1)
+    assert config.problem_type == (None if kind == "tags" else "regression")
+    assert config.id2label == ({0: "a", 1: "b", 2: "c"} if kind == "tags" else {0: "number"})
+    assert one.fingerprint == again.fingerprint == other.fingerprint
+    drawn = [
+        {n: w for n, w in loaded.model.state_dict().items() if n.startswith("classifier")}
+        for loaded in (one, again, other)
+    ]
+    assert all(drawn[0][n].equal(drawn[1][n]) for n in drawn[0])
+    assert not all(drawn[0][n].equal(drawn[2][n]) for n in drawn[0])
+    assert count_parameters(one.model, one.family) == count_from_config(config, one.family, len(names), head)
+
+
+def test_a_head_that_the_checkpoint_had_leaves_no_trace(model_folder, tmp_path):
+    model = load_classifier(str(model_folder("bert")), None, (), 0, head="regression")
+    model.model.save_pretrained(tmp_path)
+    model.tokenizer.save_pretrained(tmp_path)
+    again = load_classifier(str(tmp_path), None, ("a", "b"), 0)
+    assert again.model.config.problem_type == "single_label_classification"
+    assert again.model.config.num_labels == 2
+
+
+def test_where_weights_lie_in_memory_changes_no_answer(model_folder):
+    """Behind a bias of one number a saved head begins at an odd place; the proof of a cut compares every bit."""
+    loaded = load_classifier(str(model_folder("bert")), None, (), 0, head="regression")
+    before = answers(loaded.model, loaded.family)
+    for parameter in loaded.model.parameters():
+        crooked = torch.empty(parameter.numel() + 11)[11:].view_as(parameter)
+        parameter.data = crooked.copy_(parameter.data)
+    assert check_in_memory(loaded.model, loaded.family, before) == 0
+
+
+def test_a_model_without_the_head_is_refused_before_any_work(tmp_path, model_folder, data):
+    bart = transformers.BartConfig(
+        vocab_size=350, d_model=16, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=16, decoder_ffn_dim=16,
+        encoder_attention_heads=2, decoder_attention_heads=2,
+    )  # fmt: skip
+    transformers.BartForSequenceClassification(bart).save_pretrained(tmp_path)
+    transformers.AutoTokenizer.from_pretrained(model_folder("roberta")).save_pretrained(tmp_path)
+    with pytest.raises(Problems, match='no class for "bart" with the head "token"'):
+        check(raw_config(tmp_path, data["tags"]))
+    assert check(raw_config(tmp_path, data["number"]))
+    with pytest.raises(UserError, match='no class for "bart" with the head "token"'):
+        load_classifier(str(tmp_path), None, ("a", "b"), 0, head="token")
+
+
+def test_everything_that_does_not_go_with_the_kind_in_one_message(model_folder, data):
+    raw = raw_config(
+        model_folder("bert"), data["tags"] | {"metric": "accuracy", "probes": [{"name": "p", "pooling": "cls"}]}
+    )
+    raw["task"]["dev"] = data["number"]["dev"]
+    with pytest.raises(Problems) as error:
+        check(raw)
+    assert {problem.field for problem in error.value.problems} == {
+        "task.metric",
+        "task.probes.0.pooling",
+        "task.dev.text",
+    }
+
+
+def test_labels_that_are_no_numbers_and_measures_that_numbers_do_not_have(model_folder, data, task_files):
+    with pytest.raises(Problems, match=r"task\.train\.label: .* without a number"):
+        check(raw_config(model_folder("bert"), {"kind": "number", "train": str(task_files.train)}))
+    with pytest.raises(Problems, match=r"relevance\.metric"):
+        check(raw_config(model_folder("bert"), data["number"]) | {"relevance": {"metric": "f1"}})
+
+
+@pytest.mark.parametrize("family", FAMILY_NAMES)
+def test_the_report_says_how_to_use_the_model(data, model_folder, family):
+    said = {}
+    for kind in KINDS:
+        config = check(raw_config(model_folder(family), data[kind]))
+        said[kind] = _usage(load_task(config.task, 0), FAMILIES[family])
+    assert 'pipeline("token-classification", model="model", aggregation_strategy="first")' in said["tags"]
+    assert ("attention mask" in said["number"]) == (family == "t5")
+    assert ('function_to_apply="none"' in said["number"]) == (family != "t5")
+
+
+@pytest.mark.slow
+def test_of_less_than_nothing_there_is_no_smallest_share(model_folder, data, tmp_path):
+    raw = raw_config(model_folder("bert"), data["number"] | {"metric": "r2"})
+    raw["recovery"] = {"epochs": 0}
+    with pytest.raises(UserError, match=r"--keep: the original reaches r2 -"):
+        smallest(check(raw), 0.9, tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("family", "kind"), [("bert", "number"), ("roberta", "tags"), ("t5", "tags"), ("t5", "number")]
+)
+def test_a_whole_run(model_folder, data, tmp_path, family, kind):
+    """What is saved answers, in stock transformers, what the run says it does."""
+    out = tmp_path / "out"
+    raw = raw_config(model_folder(family), data[kind])
+    result = pipeline.run(check(raw | {"relevance": {"metric": "information"}}), out)  # accuracies may all be equal
+    assert result.metric == {"tags": "entity_f1", "number": "spearman"}[kind]
+    assert result.examples == 40
+    assert result.original.value > 0.6, "a tiny model can learn it"
+    low, high = result.subnetwork.interval
+    assert low <= result.subnetwork.value <= high
+    assert len(load_scores(out / "scores.json").relevance) == LAYERS
+    record = json.loads((out / "model" / "probescale.json").read_text())
+    assert ("sentence_logits" in record) == (family == "t5" and kind == "number")
+    report = (out / "report.md").read_text()
+    assert f"{result.metric.replace('_', ' ')} {100 * result.subnetwork.value:.2f} on dev" in report
+    if family != "t5":
+        found = _stock_answers(out / "model", data[kind]["dev"], kind)
+        assert found == pytest.approx(result.subnetwork.value, abs=1e-6)
+
+
+def _stock_answers(folder: Path, dev: Any, kind: str) -> float:
+    """The run's metric, from the pipeline that the report names."""
+    from scipy.stats import spearmanr
+    from seqeval.metrics import f1_score
+
+    if kind == "number":
+        rows = [line.rsplit(",", 1) for line in Path(dev).read_text().splitlines()[1:]]
+        ask: Any = transformers.pipeline(
+            "text-classification", model=str(folder), function_to_apply="none", device="cpu"
+        )
+        said = [answer["score"] for answer in ask([text.strip('"') for text, _ in rows])]
+        found: Any = spearmanr([float(label) for _, label in rows], said)
+        return float(found.statistic)
+    ask = transformers.pipeline("token-classification", model=str(folder), ignore_labels=[], device="cpu")
+    gold, said = [], []
+    for block in Path(dev["source"]).read_text().strip().split("\n\n"):
+        words, tags = zip(*(line.split("\t") for line in block.split("\n")), strict=True)
+        starts = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
+        at = {token["start"]: token["entity"] for token in ask(" ".join(words))}
+        gold.append(list(tags))
+        said.append([at[int(start)] for start in starts])
+    f1: Any = f1_score(gold, said)
+    return float(f1)

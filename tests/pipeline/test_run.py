@@ -1,0 +1,299 @@
+"""A whole run on a tiny model: what it writes, that it repeats, that it goes on after an interruption."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import transformers
+from filelock import FileLock
+from ruamel.yaml import YAML
+from transformers import AutoConfig
+
+import probescale
+from helpers.models import FAMILIES, LAYERS, tiny_tokenizer
+from probescale.errors import UserError
+from probescale.models.families import FAMILIES as FAMILIES_BY_TYPE
+from probescale.models.heads import class_name
+from probescale.models.proof.twin import twin_config
+from probescale.pipeline import evaluation as measuring
+from probescale.pipeline import run as pipeline
+from probescale.pipeline.validate import check, load_config
+from probescale.probing.scores import load_scores
+
+pytestmark = pytest.mark.slow
+
+
+def raw_config(folder: Path, task_files) -> dict:
+    return {
+        "model": {"source": str(folder), "max_length": 32},
+        "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev)},
+        "selection": {"k": 2},
+        "recovery": {"epochs": 6, "learning_rate": 3e-3, "batch_size": 16},
+        "seed": 3,
+    }
+
+
+@pytest.fixture(scope="module")
+def bert_run(tmp_path_factory, model_folder, task_files):
+    folder = tmp_path_factory.mktemp("run")
+    path = folder / "config.yaml"
+    YAML().dump(raw_config(model_folder("bert"), task_files), path)
+    pipeline.run(load_config(path), folder / "out")
+    return path, folder / "out"
+
+
+def test_what_a_run_writes(bert_run):
+    out = bert_run[1]
+    names = {"config.yaml", "scores.json", "selection.json", "model", "metrics.json", "report.md"}
+    names |= {"probes.svg", "probes.png", "predictions.csv", "report.html", "regressions.json", "bias.json"}
+    assert {p.name for p in out.iterdir()} == names
+    assert not list(out.parent.glob("*.partial"))
+
+    selection = json.loads((out / "selection.json").read_text())
+    assert selection["k"] == len(selection["kept"]) == 2
+    assert sorted(selection["kept"] + selection["dropped"]) == list(range(1, LAYERS + 1))
+    assert selection["params"] < selection["params_original"]
+    assert selection["ratio_total"] == selection["params"] / selection["params_original"]
+    assert selection["ratio_layers"] == 0.5
+
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["split"] == "dev"
+    assert metrics["examples"] == 40
+    assert set(metrics["compared"]) == {"top_k", "uniform_k"}
+    assert metrics["original"]["kept"] == [1, 2, 3, 4]
+    assert metrics["subnetwork"]["kept"] == selection["kept"]
+    assert metrics["retention"] == metrics["subnetwork"]["value"] / metrics["original"]["value"]
+    said = list(csv.DictReader((out / "predictions.csv").open()))
+    assert list(said[0]) == ["row", "right", "original", selection["strategy"], "top_k", "uniform_k"]
+    right = sum(row["right"] == row[selection["strategy"]] for row in said) / len(said)
+    assert right == metrics["subnetwork"]["value"]
+
+    low, high = metrics["subnetwork"]["interval"]
+    assert low <= metrics["subnetwork"]["value"] <= high
+    assert metrics["original"]["value"] > 0.8, "the task can be learned by a tiny model"
+    assert set(metrics["provenance"]) >= {"model", "model_sha256", "data_sha256", "versions", "seed", "command"}
+
+    scores = json.loads((out / "scores.json").read_text())
+    assert len(scores["probes"]["task"]["scores"]) == len(scores["relevance"]) == LAYERS
+    report = (out / "report.md").read_text()
+    assert f"{metrics['subnetwork']['params']:,}" in report
+    assert "uniform_k" in report
+
+
+def test_config_yaml_runs_again(bert_run):
+    path, out = bert_run
+    assert load_config(out / "config.yaml") == load_config(path)
+
+
+def test_the_saved_model_is_the_measured_one(bert_run, task_files):
+    """Stock transformers in a fresh process reach the accuracy that metrics.json states."""
+    out = bert_run[1]
+    script = """
+import csv, sys
+from transformers import pipeline
+rows = list(csv.DictReader(open(sys.argv[2])))
+classify = pipeline("text-classification", model=sys.argv[1], device="cpu")
+said = [answer["label"] for answer in classify([row["text"] for row in rows])]
+print(sum(a == row["label"] for a, row in zip(said, rows)) / len(rows))
+"""
+    command = [sys.executable, "-c", script, str(out / "model"), str(task_files.dev)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.split()[-1]) == json.loads((out / "metrics.json").read_text())["subnetwork"]["value"]
+
+
+def test_the_same_config_and_seed_give_the_same_files(bert_run, tmp_path):
+    path, out = bert_run
+    pipeline.run(load_config(path), tmp_path / "again")
+    for name in ("scores.json", "selection.json", "config.yaml"):
+        assert (tmp_path / "again" / name).read_bytes() == (out / name).read_bytes()
+    first, again = (json.loads((folder / "metrics.json").read_text()) for folder in (out, tmp_path / "again"))
+    assert all(first[which]["value"] == again[which]["value"] for which in ("original", "subnetwork"))
+    weights = [(folder / "model" / "model.safetensors").read_bytes() for folder in (out, tmp_path / "again")]
+    assert weights[0] == weights[1]
+
+
+def test_another_seed_draws_another_split(model_folder, task_files):
+    raw = raw_config(model_folder("bert"), task_files)
+    found = []
+    for seed in (3, 4):
+        config = check(raw | {"seed": seed})
+        task, loaded = pipeline.prepare(config)
+        found.append(probescale.probe(loaded, task, config).probes["task"].measures)
+    assert found[0]["information"] != found[1]["information"]  # accuracies may well agree
+
+
+def test_the_batch_size_changes_no_score(model_folder, task_files):
+    found = []
+    for batch_tokens in (1, 50_000):
+        config = check(raw_config(model_folder("bert"), task_files) | {"probing": {"batch_tokens": batch_tokens}})
+        task, loaded = pipeline.prepare(config)
+        found.append(probescale.probe(loaded, task, config).probes["task"])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("family", [family for family in FAMILIES if family != "bert"])
+def test_every_family_runs_and_learns(family, model_folder, task_files, tmp_path):
+    raw = raw_config(model_folder(family), task_files) | {"compare": []}
+    result = pipeline.run(check(raw), tmp_path / "out")
+    assert result.subnetwork.value > 0.8
+    assert result.subnetwork.params < result.original.params
+    assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
+
+
+@pytest.mark.parametrize("model_type", ["llama", "modernbert", "bart"])
+def test_other_builds_run_from_end_to_end(model_type, task_files, tmp_path):
+    """A decoder without a padding token, a first layer that has to stay, an encoder-decoder."""
+    described = FAMILIES_BY_TYPE[model_type]
+    tokenizer = tiny_tokenizer("roberta")
+    config = twin_config(AutoConfig.for_model(model_type), described)
+    config.vocab_size, config.pad_token_id, config.eos_token_id, config.bos_token_id = len(tokenizer), 1, 2, 0
+    if model_type == "llama":
+        tokenizer.pad_token = tokenizer.cls_token = config.pad_token_id = None
+    model = getattr(transformers, class_name(described, config, "none") or "")(config)
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    raw = raw_config(tmp_path / "model", task_files)
+    raw |= {"compare": ["top_k"], "recovery": {"epochs": 1}}
+    raw["selection"] = {"budget": ["99%", "50MB", "1GFLOPs", "10s"], "k": 2, "length": 32}
+    result = pipeline.run(check(raw), tmp_path / "out")
+    kept = result.subnetwork.kept
+    assert len(kept) == 2
+    assert kept[0] == 1 or model_type != "modernbert"
+    assert result.compared["top_k"].kept == ((1, 4) if model_type == "modernbert" else (3, 4))
+    selection = json.loads((tmp_path / "out" / "selection.json").read_text())
+    assert selection["budget"] == "99%, 50MB, 1GFLOPs, 10s, k=2"
+    assert set(selection["costs"]) == {"megabytes", "gflops", "milliseconds"}
+    assert 0 < selection["costs"]["milliseconds"] < 10_000
+    stored = (tmp_path / "out" / "model" / "model.safetensors").stat().st_size / 1e6
+    assert selection["costs"]["megabytes"] == pytest.approx(stored, rel=0.1)  # a tiny file is not all weights
+    assert load_scores(tmp_path / "out" / "scores.json").layers == 4
+
+
+def test_a_pair_task_with_a_tagging_probe(model_folder, tmp_path):
+    rows = [f"is the film good ?,the film was {'good' if i % 2 else 'dull'} and {i} long,{i % 2}" for i in range(60)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["question,sentence,label", *rows]))
+    nouns, adjectives = ["film", "plot", "story", "cast", "script"], ["good", "bad", "dull", "warm", "cold", "fine"]
+    sentences = [f"the\tD\n{noun}\tN\nwas\tV\n{word}\tA\n" for noun in nouns for word in adjectives]
+    (tmp_path / "tags.conll").write_text("\n".join(sentences))
+    tags = {"source": str(tmp_path / "tags.conll"), "text": 1, "label": 2}
+    raw = {
+        "model": {"source": str(model_folder("roberta")), "max_length": 32},
+        "task": {
+            "builtin": "qnli",
+            "train": {"source": str(tmp_path / "pairs.csv")},
+            "dev": None,
+            "probes": [
+                {"name": "qnli", "pooling": "sep"},
+                {"name": "pos", "pooling": "token", "data": tags},
+            ],
+        },
+        "selection": {"k": 2},
+    }
+    config = check(raw)
+    task, loaded = pipeline.prepare(config)
+    scores = probescale.probe(loaded, task, config)
+    assert {name: probe.pooling for name, probe in scores.probes.items()} == {"qnli": "sep", "pos": "token"}
+    assert max(scores.probes["pos"].scores) > 0.9
+    expected = [0.5 * a + 0.5 * b for a, b in zip(*(p.scores for p in scores.probes.values()), strict=True)]
+    assert scores.relevance == pytest.approx(expected)
+
+
+def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(bert_run, tmp_path, monkeypatch):
+    path, out = bert_run
+    calls = []
+    recover = measuring.recover
+
+    def cut_off(*args, **kwargs):
+        calls.append(kwargs["title"])
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return recover(*args, **kwargs)
+
+    monkeypatch.setattr(measuring, "recover", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.run(load_config(path), tmp_path / "cut")
+    assert not (tmp_path / "cut").exists()
+    assert (tmp_path / "cut.partial" / "scores.json").exists()
+    pipeline.run(load_config(path), tmp_path / "cut")
+    assert calls.count("fine-tuning: original") == 1, "what was finished is not done again"
+    first, again = (json.loads((folder / "metrics.json").read_text()) for folder in (out, tmp_path / "cut"))
+    assert first["subnetwork"]["value"] == again["subnetwork"]["value"]
+    assert (out / "selection.json").read_bytes() == (tmp_path / "cut" / "selection.json").read_bytes()
+    assert not (tmp_path / "cut.partial").exists()
+
+
+def test_training_that_goes_astray_is_refused_and_leaves_nothing(model_folder, task_files, tmp_path, monkeypatch):
+    def astray(loaded, *args, **kwargs):
+        recover(loaded, *args, **kwargs)
+        next(loaded.model.parameters()).data.fill_(float("nan"))
+        return recover(loaded, *args, **kwargs)
+
+    recover = measuring.recover
+    monkeypatch.setattr(measuring, "recover", astray)
+    raw = raw_config(model_folder("bert"), task_files) | {"recovery": {"epochs": 1}}
+    with pytest.raises(UserError, match=r"recovery\.learning_rate"):
+        pipeline.run(check(raw), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_cls_is_refused_where_there_is_none(model_folder, task_files):
+    raw = raw_config(model_folder("t5"), task_files)
+    raw["task"]["probes"] = [{"name": "p", "pooling": "cls"}]
+    with pytest.raises(UserError, match=r"task\.probes\.0\.pooling"):
+        pipeline.prepare(check(raw))
+
+
+def test_the_seed_reaches_the_new_head(model_folder, task_files):
+    raw = raw_config(model_folder("bert"), task_files)
+    heads = [pipeline.prepare(check(raw | {"seed": s}))[1].model.state_dict()["classifier.weight"] for s in (3, 3, 4)]
+    assert heads[0].equal(heads[1])
+    assert not heads[0].equal(heads[2])
+
+
+def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, monkeypatch):
+    path, _ = bert_run
+    stale = tmp_path / "new.partial"
+    stale.mkdir()
+    (stale / ".work").mkdir()
+    (stale / ".work" / "identity.json").write_text("{}")
+    (stale / "scores.json").write_text("{}")
+    monkeypatch.setattr(measuring, "recover", lambda *_, **__: ())
+    result = pipeline.run(load_config(path), tmp_path / "new")
+    assert result.original.params > 0
+
+
+def test_a_folder_that_another_process_works_on_is_left_to_it(bert_run, tmp_path):
+    path, _ = bert_run
+    with FileLock(tmp_path / ".new.lock"), pytest.raises(UserError, match=r"another process is working on .*new"):
+        pipeline.run(load_config(path), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+    assert not (tmp_path / "new.partial").exists()
+
+
+def test_an_existing_folder_is_only_replaced_when_asked(bert_run):
+    path, out = bert_run
+    before = sorted(p.name for p in out.iterdir())
+    with pytest.raises(UserError, match="already exists"):
+        pipeline.run(load_config(path), out)
+    assert sorted(p.name for p in out.iterdir()) == before
+
+
+def test_the_steps_one_by_one(bert_run, tmp_path):
+    """The README's ten lines."""
+    config = probescale.load_config(bert_run[0])
+    task = probescale.load_task(config.task, config.seed)
+    loaded = probescale.load_classifier(config.model.source, None, task.train.names, seed=0)
+    scores = probescale.probe(loaded, task, config)
+    selection = probescale.select(scores.relevance, probescale.parse_budget("90%"), scores.parameters)
+    small = probescale.extract(loaded, selection.kept)
+    probescale.recover(small, task.train, config.recovery, max_length=32)
+    accuracy = (probescale.predict(small, task.dev, max_length=32) == task.gold).mean()
+    probescale.save_model(small, {"kept": selection.kept}, tmp_path / "small")
+    assert accuracy > 0.7
+    assert probescale.load_as_saved(str(tmp_path / "small")).layers == selection.k

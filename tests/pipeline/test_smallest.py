@@ -1,0 +1,192 @@
+"""The smallest model that keeps a share of the metric: measured, bracketed, saved, and gone on with when stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+from ruamel.yaml import YAML
+from transformers import AutoModelForSequenceClassification
+
+from helpers.models import LAYERS
+from probescale.errors import UserError
+from probescale.pipeline import evaluation as measuring
+from probescale.pipeline.smallest import parse_share
+from probescale.recovery.trace import Trace, Trial
+from probescale.report.tables import trace_notes
+from probescale.selection.bracket import trials_for
+
+MOST_TRIALS = trials_for(LAYERS - 1) + 1
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory, model_folder, task_files):
+    raw = {
+        "model": {"source": str(model_folder("bert")), "max_length": 32},
+        "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev)},
+        "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
+        "relevance": {"metric": "information"},  # of so few rows, accuracies may all be equal
+        "selection": {"k": 2, "strategy": "best_scores"},
+        "recovery": {"epochs": 2, "learning_rate": 3e-3, "batch_size": 16},
+        "seed": 3,
+    }
+    path = tmp_path_factory.mktemp("smallest") / "config.yaml"
+    YAML().dump(raw, path)
+    return path
+
+
+def read(folder):
+    return json.loads((folder / "smallest.json").read_text())
+
+
+def check_trace(trace):
+    """What holds for every search."""
+    original, *others = trace["trials"]
+    assert original["kept"] == list(range(1, LAYERS + 1))
+    assert original["expected"] is None
+    assert original["enough"]
+    assert trace["wanted"] == pytest.approx(trace["keep"] * original["value"])
+    assert len(trace["trials"]) <= MOST_TRIALS
+    kept = [tuple(trial["kept"]) for trial in trace["trials"]]
+    assert len(set(kept)) == len(kept)
+    for trial in trace["trials"]:
+        assert trial["enough"] == (trial["value"] >= trace["wanted"])
+        assert trial["retention"] == pytest.approx(trial["value"] / original["value"])
+    assert all(trial["expected"] is not None for trial in others)
+    enough = [trial["kept"] for trial in trace["trials"] if trial["enough"]]
+    assert trace["answer"] == min(enough, key=len), "the answer was measured, and no smaller one that was measured does"
+    below = [trial["enough"] for trial in others if len(trial["kept"]) == len(trace["answer"]) - 1]
+    assert trace["bracketed"]
+    assert below == ([] if len(trace["answer"]) == 1 else [False])
+
+
+@pytest.fixture
+def stop_at(monkeypatch):
+    """Stop the training of this number once; answers the list of all that are begun."""
+
+    def patch(number, *, train=True):
+        begun = []
+        recover = measuring.recover
+
+        def stop(*args, **kwargs):
+            begun.append(kwargs["title"])
+            if len(begun) == number:
+                signal.raise_signal(signal.SIGINT)
+            if train:
+                return recover(*args, **kwargs)
+            args[0].model.classifier.weight.data.zero_()  # one answer to all
+            return ()
+
+        monkeypatch.setattr(measuring, "recover", stop)
+        return begun
+
+    return patch
+
+
+@pytest.mark.slow
+def test_a_search_that_was_stopped_goes_on_to_a_measured_answer(cli, config, tmp_path, stop_at):
+    begun = stop_at(2)
+    options = ["smallest", config, "--keep", "90%", "--out", tmp_path / "out"]
+    stopped = cli(*options)
+    assert stopped.code == 130
+    assert "goes on from here" in stopped.err
+    assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
+    found = cli(*options)
+    assert found.code == 0, found.err
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+    trace = read(tmp_path / "out")
+    check_trace(trace)
+    assert trace["keep"] == 0.9
+    assert begun.count("fine-tuning: original") == 1, "what was finished is not trained again"
+    assert begun[1] == begun[2], "the one that was stopped is"
+    assert len(begun) == len(trace["trials"]) + 1
+
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out" / "model")
+    assert model.config.num_hidden_layers == len(trace["answer"])
+    record = json.loads((tmp_path / "out" / "model" / "probescale.json").read_text())
+    selection = json.loads((tmp_path / "out" / "selection.json").read_text())
+    metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
+    assert record["kept"] == selection["kept"] == metrics["subnetwork"]["kept"] == trace["answer"]
+    assert metrics["subnetwork"]["value"] >= 0.9 * metrics["original"]["value"]
+    assert {"scores.json", "config.yaml", "report.md"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    assert "enough" in found.out
+
+
+@pytest.mark.slow
+def test_all_of_the_metric_may_need_the_original(cli, config, tmp_path, monkeypatch):
+    """Only the whole model is trained here, so that every smaller one is worse."""
+    recover = measuring.recover
+
+    def only_the_original(*args, **kwargs):
+        return recover(*args, **kwargs) if kwargs["title"] == "fine-tuning: original" else ()
+
+    monkeypatch.setattr(measuring, "recover", only_the_original)
+    options = ["--keep", "100%", "--out", tmp_path / "out", "--set", "recovery.epochs=6"]
+    options += ["--set", "recovery.start=pretrained"]
+    found = cli("smallest", config, *options)
+    assert found.code == 0, found.err
+    trace = read(tmp_path / "out")
+    check_trace(trace)
+    assert trace["answer"] == [1, 2, 3, 4]
+    assert "No smaller subnetwork keeps 100.0%" in found.out
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out" / "model")
+    assert model.config.num_hidden_layers == LAYERS
+
+
+@pytest.mark.slow
+def test_a_search_that_was_stopped_later_trains_nothing_again(cli, config, tmp_path, stop_at):
+    """Every size answers alike, so that each does, and is saved in its turn."""
+    begun = stop_at(3, train=False)
+    options = ["smallest", config, "--keep", "50%", "--out", tmp_path / "out"]
+    assert cli(*options).code == 130
+    assert cli(*options).code == 0
+    assert len(begun) == len(read(tmp_path / "out")["trials"]) + 1
+    assert begun.count("fine-tuning: original") == 1
+
+
+@pytest.mark.slow
+def test_a_gap_leaves_fewer_sizes_and_the_configured_budget_counts_nothing(cli, config, tmp_path):
+    options = ["--set", "selection.gap=2", "--set", "selection.k=9", "--set", "recovery.epochs=0"]
+    found = cli("smallest", config, "--keep", "50%", "--out", tmp_path / "out", *options)
+    assert found.code == 0, found.err
+    assert all(len(trial["kept"]) in (1, 2, 4) for trial in read(tmp_path / "out")["trials"])
+
+
+def test_an_original_that_is_worth_nothing_can_be_told_of():
+    """One answer to all has a Matthews correlation of 0, of which every model keeps any share."""
+    trials = [
+        Trial(kept=kept, params=10 * len(kept), expected=None, value=0.0, retention=None, enough=True)
+        for kept in ((1, 2), (1,))
+    ]
+    trace = Trace(keep=0.5, wanted=0.0, trials=tuple(trials), answer=(1,), bracketed=True)
+    assert "50.0% of the parameters" in trace_notes(trace)[0]
+
+
+@pytest.mark.parametrize("keep", ["0%", "101%", "abc", "97", "-5%", "nan", "", "%"])
+def test_what_is_no_share(cli, config, tmp_path, keep):
+    found = cli("smallest", config, f"--keep={keep}", "--out", tmp_path / "out")
+    assert found.code == 2
+    assert "--keep" in found.err
+    assert "97%" in found.err
+    assert "Traceback" not in found.err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("text", "share"), [("97%", 0.97), ("97 %", 0.97), ("0.97", 0.97), ("100%", 1.0), ("1", 1.0)])
+def test_shares(text, share):
+    assert parse_share(text) == share
+
+
+def test_an_infinite_share():
+    with pytest.raises(UserError, match="is not a share"):
+        parse_share("inf")
+
+
+def test_a_folder_that_is_no_run_is_left_alone(cli, config, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("mine")
+    found = cli("smallest", config, "--keep", "90%", "--out", tmp_path / "out", "--overwrite")
+    assert found.code == 2
+    assert (tmp_path / "out" / "thesis.tex").read_text() == "mine"

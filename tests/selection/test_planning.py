@@ -1,0 +1,234 @@
+"""plan and doctor: what is said of a model before its weights are there."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from transformers import AutoConfig
+
+from helpers.data import write_csv
+from probescale.models.architecture import Architecture, counts_of, facts_of, read_architecture
+from probescale.models.cost import Cost
+from probescale.models.facts import Facts, known_facts
+from probescale.models.families import FAMILIES
+from probescale.models.parameters import Parameters
+from probescale.models.proof.twin import twin_config
+from probescale.pipeline.validate import load_config
+from probescale.report.examination import examine
+from probescale.selection.budget import parse_budget
+from probescale.selection.planning import plan
+
+
+def test_roberta_large(cli):
+    found = cli("plan", "roberta-large", "--json")
+    assert found.code == 0, found.err
+    said = json.loads(found.out)
+    assert said["parameters"]["embeddings"] == 52_000_768
+    assert set(said["parameters"]["layers"]) == {12_596_224}
+    by_k = {size["k"]: size for size in said["sizes"]}
+    assert by_k[24]["params"] == 355_359_744
+    assert by_k[6]["params"] == 128_627_712
+    assert by_k[6]["ratio_layers"] == 0.25
+    assert by_k[24]["megabytes"] == pytest.approx(355_359_744 * 4 / 1e6)
+    layer = 2 * 128 * 12 * 1024**2 + 4 * 128**2 * 1024
+    assert by_k[6]["gflops"] - by_k[5]["gflops"] == pytest.approx(layer / 1e9)
+
+
+def test_t5_base_is_the_encoder_alone(cli):
+    found = cli("plan", "google-t5/t5-base")
+    assert "109,628,544 parameters" in found.out
+    assert "t5 (encoder alone)" in found.out
+    both = cli("plan", "t5-base", "--head", "lm", "--json")
+    assert both.code == 0, both.err
+    assert json.loads(both.out)["sizes"][0]["params"] == 222_903_552
+
+
+def test_a_well_known_model_is_answered_without_loading_a_library():
+    code = "import sys; from probescale.cli import app; app(['plan', 'roberta-large'], standalone_mode=False); "
+    code += "print([m for m in ('torch', 'transformers') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("[]")
+
+
+@pytest.mark.parametrize(
+    "name", ["roberta-large", "t5-base", "ModernBERT-base", "gpt2", "deberta-v3-small", "bart-base"]
+)
+def test_what_is_stored_of_a_shape_is_what_the_meta_device_counts(name):
+    what = read_architecture(name)
+    for length in (24, 100):
+        stored, counted = known_facts(name, length), facts_of(what, length=length)
+        assert stored is not None
+        assert stored.gflops
+        assert counted.gflops
+        assert stored.gflops.layers == pytest.approx(counted.gflops.layers)
+        assert stored.gflops.fixed == pytest.approx(counted.gflops.fixed, abs=1e-9)
+        assert stored.model_dump(exclude={"gflops"}) == counted.model_dump(exclude={"gflops"})
+
+
+def test_coefficients_of_a_folder(model_folder):
+    what = read_architecture(str(model_folder("bert")))
+    stored, counted = counts_of(what).at(50).gflops, facts_of(what, length=50).gflops
+    assert stored
+    assert counted
+    assert stored.total == pytest.approx(counted.total)
+
+
+def test_budgets_in_a_plan(cli):
+    found = cli("plan", "roberta-large", "--budget", "130M", "--budget", "15GFLOPs")
+    assert "130M, 15GFLOPs: up to 4 layers fit" in found.out
+    half = cli("plan", "roberta-large", "--budget", "250MB", "--dtype", "float16", "--json")
+    assert json.loads(half.out)["fits"] == 5
+    assert json.loads(half.out)["sizes"][-1]["megabytes"] == pytest.approx(65_646_592 * 2 / 1e6)
+
+
+def test_a_budget_below_the_embeddings_says_by_how_much_and_what_helps(cli):
+    found = cli("plan", "roberta-large", "--budget", "40M")
+    assert found.code == 0
+    assert "nothing fits" in found.out
+    assert "13,050,368 parameters too many" in found.out
+    assert "smaller vocabulary" in found.out
+
+
+def test_layers_of_different_sizes_are_told():
+    facts = facts_of(read_architecture("ModernBERT-base"))
+    assert len(set(facts.parameters.layers)) == 2  # the first has no attention norm
+    found = plan("ModernBERT-base", facts, parse_budget("50%"))
+    assert any("Layers differ in size" in note for note in found.notes)
+    assert any("Layer 1 always stays" in note for note in found.notes)
+
+
+def test_time_is_measured_where_it_is_asked_for(cli, model_folder):
+    found = cli("plan", model_folder("bert"), "--budget", "10s", "--length", "16", "--json")
+    assert found.code == 0, found.err
+    times = [size["milliseconds"] for size in json.loads(found.out)["sizes"]]
+    assert times == sorted(times, reverse=True)
+    assert times[-1] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["./nowhere"], "does not exist"),
+        (["roberta-large", "--budget", "some"], '"some" is not a budget'),
+        (["opt-125m", "--head", "token"], "transformers has no class"),
+    ],
+)
+def test_wrong_plans(cli, options, says):
+    found = cli("plan", *options)
+    assert found.code == 2
+    assert says in found.err
+
+
+def test_doctor_on_a_folder(cli, model_folder, tmp_path, task_files):
+    found = cli("doctor", model_folder("roberta"), "--out", tmp_path / "start.yaml")
+    assert found.code == 0, found.err
+    for part in ("roberta (described)", "4 at RobertaModel.encoder.layer", "safetensors, float32", "tied weights",
+                 "RobertaForTokenClassification", "auto: cls", "128 tokens"):  # fmt: skip
+        assert part in found.out
+    for name, rows in (("train.csv", task_files.train), ("dev.csv", task_files.dev)):
+        (tmp_path / name).write_text(rows.read_text())
+    data = [f"task.{part}.source={tmp_path / part}.csv" for part in ("train", "dev")]
+    config = load_config(tmp_path / "start.yaml", [*data, "selection.budget=null", "selection.k=2"])
+    assert config.model.source == str(model_folder("roberta"))
+
+
+@pytest.mark.parametrize("name", ["t5-base", "gpt2", "ModernBERT-base", "opt-125m", "bart-base"])
+def test_doctor_knows_the_particulars(name):
+    found = examine(name)
+    assert found.parameters.total == sum(found.components.values())
+    said = " ".join((*found.problems, *found.notes))
+    assert {"t5-base": "mean of its tokens", "gpt2": "last token", "ModernBERT-base": "attention norm",
+            "opt-125m": "one label a token", "bart-base": "--keep-decoder"}[name] in said  # fmt: skip
+    assert found.tied
+    assert found.poolings[0] == FAMILIES[found.family].pooling
+
+
+def test_doctor_on_what_is_not_right(cli, model_folder, tmp_path):
+    import shutil
+
+    shutil.copytree(model_folder("bert"), tmp_path / "bert")
+    (tmp_path / "bert" / "model.safetensors").write_bytes(b"nothing")
+    found = cli("doctor", tmp_path / "bert")
+    assert found.code == 0
+    assert "not usable" in found.out
+    assert "is not a safetensors file" in found.out
+    AutoConfig.for_model("albert").save_pretrained(tmp_path / "albert")
+    refused = cli("doctor", tmp_path / "albert")
+    assert refused.code == 2
+    assert "one block of weights as every layer" in refused.err
+
+
+@pytest.mark.slow
+def test_doctor_proves_a_build_without_its_weights(cli, tmp_path):
+    AutoConfig.for_model("olmo2", num_hidden_layers=20).save_pretrained(tmp_path / "olmo")
+    found = cli("doctor", tmp_path / "olmo", "--prove", "--json")
+    assert found.code == 0, found.err
+    said = json.loads(found.out)
+    assert said["detected"]
+    assert said["tried"]["passed"] == said["tried"]["cuts"] > 15
+    assert said["tried"]["failures"] == []
+    assert "weights" in said["problems"][0] or "safetensors" in said["problems"][0]
+
+
+def test_a_selection_in_other_units(cli, model_folder, tmp_path):
+    scores = write_csv(tmp_path / "scores.csv", [("1,p", "0.1")], header="layer,probe,score")
+    scores.write_text("layer,probe,score\n" + "\n".join(f"{i},p,0.{i}" for i in range(1, 5)))
+    options = ["--model", model_folder("bert"), "--json"]
+    limit = json.loads(cli("plan", model_folder("bert"), "--head", "sentence", "--json").out)["sizes"][1]["gflops"]
+    found = cli("select", scores, "--budget", f"{limit + 1e-5:.6f}GFLOPs", "--budget", "100%", *options)
+    assert found.code == 0, found.err
+    assert json.loads(found.out)["k"] == 3
+    assert json.loads(found.out)["costs"]["gflops"] <= limit + 1e-5
+
+
+def test_texts_longer_than_the_model_takes(cli, model_folder):
+    for source in ("roberta-large", model_folder("bert")):
+        found = cli("plan", source, "--length", "5000")
+        assert found.code == 2
+        assert "--length: 5,000 tokens are more than the model can take" in found.err
+    short = twin_config(AutoConfig.for_model("bert"), FAMILIES["bert"])  # 64 positions, fewer than the usual length
+    assert facts_of(Architecture("short", "given", short, FAMILIES["bert"])).length == 64
+
+
+def test_operations_that_cannot_be_counted_are_unknown_and_not_a_crash(cli, tmp_path):
+    small = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = AutoConfig.for_model("mixtral", num_hidden_layers=3, vocab_size=100, num_local_experts=2, **small)
+    config.save_pretrained(tmp_path / "moe")
+    found = cli("plan", tmp_path / "moe", "--budget", "90%")
+    assert found.code == 0, found.err
+    assert "unknown" in found.out
+    assert "cannot be counted" in found.err
+
+
+def test_a_plan_of_unequal_layers_is_exact():
+    parameters = Parameters(embeddings=20, layers=(30, 10, 30, 10), rest=1)
+    cost = Cost(fixed=1, layers=(1, 1, 1, 1))
+    facts = Facts(length=8, family="x", part="", layers_at="", layer_1_stays="", longest=None,
+                  parameters=parameters, gflops=cost)  # fmt: skip
+    found = plan("x", facts, parse_budget("41"))
+    assert found.fits == 2  # layers 2 and 4
+    assert not any(size.within for size in found.sizes)  # the first layer alone is too large
+    assert any("at most 3.3 times smaller" in note for note in found.notes)
+
+
+def test_time_of_a_model_that_does_not_fit_into_memory_is_not_tried(cli):
+    found = cli("plan", "Mistral-7B", "--budget", "20ms")
+    assert found.code == 2
+    assert "of memory" in found.err
+
+
+def test_a_name_that_is_nearly_known(cli):
+    assert 'Did you mean "roberta-large"' in cli("plan", "roberta-larg").err
+
+
+def test_doctor_does_not_overwrite(cli, tmp_path):
+    (tmp_path / "mine.yaml").write_text("mine")
+    found = cli("doctor", "bert-base", "--out", tmp_path / "mine.yaml")
+    assert found.code == 2
+    assert "--overwrite" in found.err
+    assert (tmp_path / "mine.yaml").read_text() == "mine"
+    assert cli("doctor", "bert-base", "--out", tmp_path / "mine.yaml", "--overwrite").code == 0
