@@ -13,7 +13,7 @@ from probescale.deploy.ready import open_graph
 from probescale.models.sentence import check_modules
 from probescale.models.subsets import every_block, parse_layers
 from probescale.probing.scores import Curve, Flow, ProbeResult, ProbeScores, SubnetworkScores, load_scores
-from probescale.recovery.result import Measured, RunResult
+from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.tables import selection_table
 from probescale.selection.budget import parse_budget
 from probescale.selection.calibration import calibrate, load_measured
@@ -53,8 +53,8 @@ SCORES: dict[str, Any] = ProbeScores(
 ).model_dump(mode="json")
 
 
-def measured(kept: tuple[int, ...], value: float) -> Measured:
-    return Measured(
+def measured(kept: tuple[int, ...], value: float) -> EvaluatedModel:
+    return EvaluatedModel(
         kept=kept, params=5, ratio_total=0.5, ratio_layers=0.5, value=value, interval=(0.1, 0.9), retention=0.9,
         losses=(0.5,), milliseconds=1.0, speedup=2.0, seconds=1.0,
     )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 
 from probescale.probing.scores import ProbeScores, load_scores
 from probescale.recovery.regressions import Example, Regressions, Slice
-from probescale.recovery.result import Measured, RunResult
+from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.page import Page, render
 from probescale.report.run_page import run_page
 from probescale.selection.budget import parse_budget
@@ -32,8 +32,8 @@ def run(tmp_path_factory) -> tuple[Path, ProbeScores, Selection, RunResult]:
     chosen = select(evidence_of(scores), parse_budget(k=3), scores.parameters, "contiguous")
     chosen.save(folder / "selection.json")
 
-    def measured(kept: tuple[int, ...], value: float) -> Measured:
-        return Measured(
+    def measured(kept: tuple[int, ...], value: float) -> EvaluatedModel:
+        return EvaluatedModel(
             kept=kept,
             params=1010 + 100 * len(kept),
             ratio_total=(1010 + 100 * len(kept)) / 1610,

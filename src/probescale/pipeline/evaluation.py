@@ -26,7 +26,7 @@ from probescale.recovery.bias import Bias, swayed
 from probescale.recovery.predict import predict
 from probescale.recovery.recipe import described
 from probescale.recovery.recover import attempt, recover
-from probescale.recovery.result import Measured
+from probescale.recovery.result import EvaluatedModel
 from probescale.recovery.teacher import Lessons, taught, teach
 from probescale.selection.select import Selection
 from probescale.tasks.data import Examples
@@ -75,14 +75,14 @@ class Measurer:
         self,
         name: str,
         kept: Subset,
-        original: Measured | None = None,
-        hold: Callable[[Measured], bool] = lambda _: False,
-    ) -> Measured:
+        original: EvaluatedModel | None = None,
+        hold: Callable[[EvaluatedModel], bool] = lambda _: False,
+    ) -> EvaluatedModel:
         """The figures of one subset; its model is held for `save` if that is wanted."""
         whole = self._is_whole(kept, original)
         path = self._place(kept, whole=whole)
         if path.exists():
-            return Measured.load(path)
+            return EvaluatedModel.load(path)
         started = time.perf_counter()
         model, losses = self.train(name, kept, whole=whole)
         predicted = predict(model, self.task.dev, max_length=self.config.model.max_length, title=f"evaluating: {name}")
@@ -91,7 +91,7 @@ class Measurer:
             spread = interval(self.task.measure, self.task.gold, predicted, self.config.seed)
         against = value if original is None else original.value
         parameters = count_parameters(model.model, model.family)
-        measured = Measured(
+        measured = EvaluatedModel(
             kept=kept,
             params=parameters.total,
             ratio_total=parameters.total / self.shrinker.whole.total,
@@ -121,12 +121,12 @@ class Measurer:
         whole, own = compare_latency([self.loaded, model], length, asked.batch_size)
         return {"milliseconds": round(own, 3), "speedup": round(whole / own, 3)}
 
-    def answers(self, measured: Measured, original: Measured | None = None) -> np.ndarray:
+    def answers(self, measured: EvaluatedModel, original: EvaluatedModel | None = None) -> np.ndarray:
         """What a measured model said on dev."""
         whole = self._is_whole(measured.kept, original)
         return load_answers(self._place(measured.kept, whole=whole).with_suffix(ANSWERS))
 
-    def bias(self, original: Measured, small: Measured) -> Bias | None:
+    def bias(self, original: EvaluatedModel, small: EvaluatedModel) -> Bias | None:
         """How names and pronouns move the answers of both; None where answers are not classes of texts."""
         whole = self._place(original.kept, whole=True).with_suffix(SWAYED)
         cut = self._place(small.kept, whole=self._is_whole(small.kept, original)).with_suffix(SWAYED)
@@ -134,7 +134,7 @@ class Measurer:
             return None
         return Bias(**{name: json.loads(path.read_text()) for name, path in (("original", whole), ("small", cut))})
 
-    def _is_whole(self, kept: Subset, original: Measured | None) -> bool:
+    def _is_whole(self, kept: Subset, original: EvaluatedModel | None) -> bool:
         return kept == self.original and (original is None or not self.shrink)
 
     def _place(self, kept: Subset, *, whole: bool) -> Path:

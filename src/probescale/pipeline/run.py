@@ -31,7 +31,7 @@ from probescale.probing.probe import check_probes, probe
 from probescale.probing.scores import ProbeScores, load_scores
 from probescale.recovery.answers import write_predictions
 from probescale.recovery.regressions import regressions
-from probescale.recovery.result import Measured, RunResult
+from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.card import model_card
 from probescale.report.figure import write_figure
 from probescale.report.markdown import report
@@ -100,9 +100,9 @@ def write_result(
     measurer: Measurer,
     scores: ProbeScores,
     chosen: Selection,
-    original: Measured,
-    subnetwork: Measured,
-    compared: dict[str, Measured],
+    original: EvaluatedModel,
+    subnetwork: EvaluatedModel,
+    compared: dict[str, EvaluatedModel],
     made: dict[str, Any],
 ) -> RunResult:
     """selection.json, metrics.json, the figure and the report, into the folder that the measurer works in."""

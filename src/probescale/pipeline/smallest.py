@@ -17,7 +17,7 @@ from probescale.pipeline.provenance import provenance
 from probescale.pipeline.run import prepare, scores_of, shrinker_of, write_result
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
-from probescale.recovery.result import Measured
+from probescale.recovery.result import EvaluatedModel
 from probescale.recovery.trace import Trace, Trial
 from probescale.selection.bracket import find_smallest
 from probescale.selection.budget import parse_budget
@@ -107,9 +107,9 @@ def _one_way(ways: list[Shrink]) -> Shrink:
 
 def _search(
     measurer: Measurer, candidates: dict[int, Selection], cheap: dict[int, float], keep: float
-) -> tuple[int, list[tuple[Measured, float | None]]]:
+) -> tuple[int, list[tuple[EvaluatedModel, float | None]]]:
     """The smallest number of layers that keeps enough; all that was trained, with what was expected of it."""
-    tried: list[tuple[Measured, float | None]] = []
+    tried: list[tuple[EvaluatedModel, float | None]] = []
     full = max(candidates)
 
     def measure(k: int, expected: float | None) -> float:
@@ -159,7 +159,7 @@ def _points(
     return {k: (float(one.params or 0), accuracy[one.kept]) for k, one in candidates.items()}
 
 
-def _trial(one: Measured, expected: float | None, wanted: float) -> Trial:
+def _trial(one: EvaluatedModel, expected: float | None, wanted: float) -> Trial:
     return Trial(
         kept=one.kept,
         params=one.params,

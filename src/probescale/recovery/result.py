@@ -9,7 +9,7 @@ from pydantic import Field
 from probescale.utils.files import Record
 
 
-class Measured(Record):
+class EvaluatedModel(Record):
     """One fine-tuned model on the dev data."""
 
     kept: tuple[int, ...]
@@ -32,8 +32,8 @@ class RunResult(Record):
     examples: int  # in that split
     recipe: str
     strategy: str
-    original: Measured
-    subnetwork: Measured
-    compared: dict[str, Measured]
+    original: EvaluatedModel
+    subnetwork: EvaluatedModel
+    compared: dict[str, EvaluatedModel]
     retention: float | None
     provenance: dict[str, Any] = Field(default_factory=dict)

@@ -8,7 +8,7 @@ from probescale.models.loading import LoadedModel
 from probescale.models.subsets import layers_text
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
-from probescale.recovery.result import Measured, RunResult
+from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.escaping import code, escaped
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.table import Table, between
@@ -109,7 +109,7 @@ def _table(result: RunResult) -> Table:
     return Table("", header, rows, frozenset({1}))
 
 
-def _row(name: str, one: Measured) -> tuple[str, ...]:
+def _row(name: str, one: EvaluatedModel) -> tuple[str, ...]:
     interval = between(*(f"{100 * end:.1f}" for end in one.interval))
     kept = "" if one.retention is None else f"{one.retention:.1%}"
     return name, f"{one.params:,}", f"{100 * one.value:.2f}", interval, kept, f"{one.speedup:.1f}x"

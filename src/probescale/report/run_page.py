@@ -9,7 +9,7 @@ from probescale.models.subsets import layers_text
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
-from probescale.recovery.result import Measured, RunResult
+from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.page import Column, Page, place, render
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, regression_sentence
@@ -82,7 +82,7 @@ def _lead(selection: Selection, result: RunResult, metric: str) -> list[str]:
     return said
 
 
-def _row(name: str, one: Measured, *, answer: bool) -> dict[str, Any]:
+def _row(name: str, one: EvaluatedModel, *, answer: bool) -> dict[str, Any]:
     return {
         "model": "",
         "method": name,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from probescale.models.subsets import layers_text
 from probescale.probing.scores import ProbeScores
-from probescale.recovery.result import Measured, RunResult
+from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.recovery.trace import Trace
 from probescale.report.table import Table, between
 from probescale.selection.calibration import Calibration
@@ -53,7 +53,7 @@ def comparison_table(result: RunResult) -> Table:
     return Table(title, header, tuple(rows), frozenset({1}), words=2)
 
 
-def _measured_row(name: str, measured: Measured) -> tuple[str, ...]:
+def _measured_row(name: str, measured: EvaluatedModel) -> tuple[str, ...]:
     return (
         name,
         layers_text(measured.kept),

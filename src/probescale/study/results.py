@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from probescale.errors import ProbeScaleError
 from probescale.probing.scores import load_scores
-from probescale.recovery.result import Measured, RunResult
+from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.selection.evidence import evidence_of
 from probescale.selection.select import Selection
 from probescale.study.cells import Cell
@@ -88,7 +88,7 @@ def read_results(folder: StudyFolder, cells: tuple[Cell, ...]) -> Results:
 def _row(
     cell: Cell,
     result: RunResult,
-    one: Measured,
+    one: EvaluatedModel,
     said: dict[str, list[str]],
     strategy: str,
     criterion: float | None = None,
