@@ -60,10 +60,10 @@ def measure_cuts(scratch: Path) -> dict[str, Any]:
 def measure_formats(scratch: Path) -> dict[str, Any] | None:
     """The 5x model of benchmarks/compression.py against the original it comes from."""
     from probescale.config import RunConfig
-    from probescale.deploy.answering import metric_of
     from probescale.deploy.bench import bench
+    from probescale.deploy.evaluation import evaluate_metric
     from probescale.deploy.export import export
-    from probescale.deploy.ready import open_model
+    from probescale.deploy.inference import open_model
     from probescale.tasks.task import load_task
 
     if not SMALL.exists():
@@ -84,7 +84,7 @@ def measure_formats(scratch: Path) -> dict[str, Any] | None:
         "size": {names[place]: size for place, size in found.size.items()},
         "memory": {names[place]: size for place, size in found.memory.items()},
         "accuracy": {
-            name: metric_of(open_model(place), task, 128) for name, place in places.items() if name != "original"
+            name: evaluate_metric(open_model(place), task, 128) for name, place in places.items() if name != "original"
         },
     }
 
@@ -140,9 +140,9 @@ def _watched(process: subprocess.Popen[bytes]) -> list[int]:
 
 def _share_of_bare(folder: Path, count: int = 2048, rounds: int = 7) -> float:
     """Of the throughput of the plainest loop: batches of 32 as they come. In turn; the median round counts."""
-    from probescale.deploy.predicting import predict_lines
-    from probescale.deploy.reading import Line
-    from probescale.deploy.ready import open_model
+    from probescale.deploy.inference import open_model
+    from probescale.deploy.predict import predict_lines
+    from probescale.deploy.texts import Line
 
     ready = open_model(str(folder))
     texts = list(islice(_endless(), count))
@@ -151,7 +151,7 @@ def _share_of_bare(folder: Path, count: int = 2048, rounds: int = 7) -> float:
     def bare() -> None:
         for first in range(0, count, 32):
             batch = ready.tokenizer(texts[first : first + 32], padding=True, truncation=True,
-                                    max_length=ready.longest, return_tensors="np")  # fmt: skip
+                                    max_length=ready.max_length, return_tensors="np")  # fmt: skip
             ready.run(dict(batch)).argmax(-1)
 
     def timed(work: Callable[[], object]) -> float:

@@ -11,9 +11,9 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoConfig
 
 from probescale.deploy import export as exporting
-from probescale.deploy import runtime
 from probescale.deploy.export import export
-from probescale.deploy.ready import from_loaded, open_graph, open_model
+from probescale.deploy.inference import open_model, open_onnx, wrap_pytorch
+from probescale.deploy.onnx import session
 from probescale.errors import ProofFailed, UserError
 from probescale.models.families import FAMILIES, family_of
 from probescale.models.loading import LoadedModel
@@ -63,7 +63,7 @@ def test_every_encoder_family_is_exported_and_answers_the_same(model_type, tmp_p
         loaded = saved(model_type, head, tmp_path / head)
         about = export(str(tmp_path / head), tmp_path / f"{head}-onnx")
         assert about.largest_difference < 1e-4
-        ours, graph = from_loaded(loaded), open_graph(tmp_path / f"{head}-onnx", field="MODEL")
+        ours, graph = wrap_pytorch(loaded), open_onnx(tmp_path / f"{head}-onnx", field="MODEL")
         assert graph.kind == {"none": "states", "token": "tags", "regression": "number"}.get(head, "class")
         assert graph.labels == ours.labels
         for size, length in ((1, 3), (1, 33), (5, 12), (2, 40)):
@@ -94,7 +94,7 @@ def bert(tmp_path_factory):
 def test_the_folder_opens_like_any_model(bert):
     graph, ours = open_model(str(bert / "onnx")), open_model(str(bert / "model"))
     assert (graph.format, ours.format) == ("onnx", "pytorch")
-    assert graph.longest == ours.longest == 40
+    assert graph.max_length == ours.max_length == 40
     record = json.loads((bert / "onnx" / "probescale.json").read_text())["onnx"]
     assert record["inputs"] == ["input_ids", "attention_mask"]
     assert record["metric"] is None
@@ -118,7 +118,7 @@ def test_only_graphs_in_eight_bits_have_nodes_of_the_runtimes_own(bert):
 
 
 def test_a_processor_that_dies_of_eight_bits_gets_float32(bert, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(exporting, "runs_here", lambda _path: False)
+    monkeypatch.setattr(exporting, "can_run", lambda _path: False)
     about = export(str(bert / "model"), tmp_path / "out", int8=True)
     assert not about.int8
     assert open_model(str(tmp_path / "out")).format == "onnx"
@@ -132,7 +132,7 @@ def test_a_graph_that_kills_its_process_is_refused_in_words(bert, tmp_path, monk
     record = json.loads((tmp_path / "copy" / "probescale.json").read_text())
     record["onnx"]["int8"] = True
     (tmp_path / "copy" / "probescale.json").write_text(json.dumps(record))
-    monkeypatch.setattr(runtime, "TRY", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    monkeypatch.setattr(session, "TRY", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
     with pytest.raises(UserError, match="processor cannot run"):
         open_model(str(tmp_path / "copy"))
 

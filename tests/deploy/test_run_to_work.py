@@ -16,13 +16,13 @@ import pytest
 from huggingface_hub import ModelCard
 from transformers import BertModel
 
-from probescale.deploy.bench import Benched
+from probescale.deploy.bench import BenchResult
 from probescale.deploy.export import export
-from probescale.deploy.predicting import CHUNK, predict_lines
+from probescale.deploy.inference import open_model
+from probescale.deploy.predict import CHUNK, predict_lines
 from probescale.deploy.push import push
-from probescale.deploy.reading import Line
-from probescale.deploy.ready import open_model
 from probescale.deploy.tables import bench_sentence, bench_tables
+from probescale.deploy.texts import Line
 from probescale.errors import UserError
 from probescale.models.subsets import layers_text
 from probescale.pipeline.cut import cut_to_folder
@@ -61,7 +61,7 @@ def test_the_export_of_a_run_measures_its_metric_again(run):
 def test_what_loses_too_much_is_not_written(run, tmp_path, monkeypatch):
     folder = run[0]
     values = iter([0.9, 0.7])
-    monkeypatch.setattr("probescale.deploy.export.metric_of", lambda *_: next(values))
+    monkeypatch.setattr("probescale.deploy.export.evaluate_metric", lambda *_: next(values))
     with pytest.raises(UserError, match=r"falls from 90\.00 to 70\.00"):
         export(str(folder), tmp_path / "out", tolerance=0.1)
     assert not (tmp_path / "out").exists()
@@ -145,7 +145,7 @@ def test_the_bench_times_models_in_turn(run, cli, tmp_path):
     sizes = ("--batch-size", 1, "--batch-size", 4, "--length", 8, "--length", 16, "--passes", 3)
     done = cli("bench", folder, graph, *sizes, "--figure", tmp_path / "b.svg", "--json")
     assert done.code == 0, done.err
-    found = Benched.model_validate_json(done.out)
+    found = BenchResult.model_validate_json(done.out)
     assert [(row.model, row.batch_size, row.length) for row in found.rows] == [
         (str(model), size, length) for size in (1, 4) for length in (8, 16) for model in (folder, graph)
     ]
@@ -263,7 +263,7 @@ def test_texts_are_cut_where_training_cut_them(run):
     long = [Line(1, "the film was good " * 8 + "and the plot was awful and dull and poor " * 20)]
     for place in (folder, graph):
         ready = open_model(str(place))
-        assert ready.usual == 32
+        assert ready.trained_length == 32
         plain, cut, whole = (next(iter(predict_lines(ready, long, length))) for length in (None, 32, 64))
         assert plain.probability == cut.probability != whole.probability
 

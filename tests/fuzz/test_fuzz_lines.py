@@ -10,9 +10,9 @@ import pytest
 from hypothesis import strategies as st
 
 from helpers.fuzzing import RNG, answered, fuzz, json_bytes, nonsense, spoilt
-from probescale.deploy.predicting import predict_lines
-from probescale.deploy.reading import Format, Line, read_texts
-from probescale.deploy.ready import open_model
+from probescale.deploy.inference import open_model
+from probescale.deploy.predict import predict_lines
+from probescale.deploy.texts import Format, Line, read_texts
 
 FORMATS: tuple[Format, ...] = ("lines", "csv", "tsv", "jsonl")
 SOUND: dict[Format, bytes] = {

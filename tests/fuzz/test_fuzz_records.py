@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from helpers.fuzzing import RNG, answered, fuzz, json_bytes, spoilt, spoilt_json
-from probescale.deploy.ready import open_graph
+from probescale.deploy.inference import open_onnx
 from probescale.models.sentence import check_modules
 from probescale.models.subsets import every_block, parse_layers
 from probescale.probing.scores import Curve, Flow, ProbeResult, ProbeScores, SubnetworkScores, load_scores
@@ -171,7 +171,7 @@ def test_cells_of_studies(study, rng, name):
 def test_records_of_models(folder, rng):
     (folder / "probescale.json").write_bytes(spoilt_json(rng, RECORD))
     (folder / "modules.json").write_bytes(spoilt_json(rng, MODULES))
-    answered(lambda: open_graph(folder, field="MODEL"))
+    answered(lambda: open_onnx(folder, field="MODEL"))
     answered(lambda: check_modules(folder))
 
 

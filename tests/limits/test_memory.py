@@ -13,9 +13,9 @@ import torch
 
 from helpers.data import labelled_rows
 from probescale.config import RecoveryConfig
-from probescale.deploy.predicting import predict_lines
-from probescale.deploy.reading import Line
-from probescale.deploy.ready import from_loaded
+from probescale.deploy.inference import wrap_pytorch
+from probescale.deploy.predict import predict_lines
+from probescale.deploy.texts import Line
 from probescale.errors import MachineError
 from probescale.models import memory
 from probescale.models.loading import load_as_saved, load_classifier
@@ -81,7 +81,7 @@ def test_one_text_that_is_too_long_is_named(model_folder, tmp_path):
 
 def test_answers(model_folder):
     loaded = load_classifier(str(model_folder("bert")), None, ("a", "b"), 0)
-    ready = from_loaded(loaded)
+    ready = wrap_pytorch(loaded)
     lines = [Line(number, text) for number, text in enumerate(DATA.texts, 1)]
     whole, told = predict(loaded, DATA), [one.probability for one in predict_lines(ready, lines)]
     at_most(loaded.model, 3)

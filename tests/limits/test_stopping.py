@@ -23,10 +23,10 @@ def texts(tmp_path):
 
 
 STOPS = {
-    "predict": ("probescale.deploy.predicting.run_in_parts", "{texts}", "--out", "{out}"),
+    "predict": ("probescale.deploy.predict.run_in_parts", "{texts}", "--out", "{out}"),
     "extract": ("probescale.pipeline.cut.prove", "--keep", "1,2", "--out", "{out}"),
     "export": ("probescale.deploy.export.write_graph", "--out", "{out}"),
-    "bench": ("probescale.deploy.runner.Runner.about",),
+    "bench": ("probescale.deploy.model_process.ModelProcess.about",),
 }
 
 

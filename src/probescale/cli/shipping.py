@@ -20,7 +20,7 @@ from probescale.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from probescale.deploy.predicting import Answer
+    from probescale.deploy.predict import Prediction
 
 Model = Annotated[str, typer.Argument(help="Run folder, model folder, folder of an export, or hub name.")]
 
@@ -113,7 +113,7 @@ def predict(
     ] = None,
 ) -> None:
     """Label texts, in their order and as they come; a line that is no good is named, the others go on."""
-    from probescale.deploy.reading import format_of, read_texts
+    from probescale.deploy.texts import detect_format, read_texts
     from probescale.utils.files import check_output_file
 
     path = None if file == "-" else Path(file)
@@ -122,12 +122,12 @@ def predict(
     if out:
         check_output_file(out)
     with quick_imports():
-        from probescale.deploy.predicting import predict_lines
-        from probescale.deploy.ready import open_model
+        from probescale.deploy.inference import open_model
+        from probescale.deploy.predict import predict_lines
     ready = open_model(model)
     shape = format_ or (Shape.jsonl if out or not sys.stdout.isatty() else Shape.table)
     with path.open("rb") if path else sys.stdin.buffer as stream, _written(out) as target:
-        answers = predict_lines(ready, read_texts(stream, format_of(path), text, pair), max_length)
+        answers = predict_lines(ready, read_texts(stream, detect_format(path), text, pair), max_length)
         faults = _write(answers, shape, target)
     if faults:
         typer.echo(f"{faults} line{'s' * (faults > 1)} could not be answered", err=True)
@@ -145,11 +145,11 @@ def _written(out: Path | None) -> Iterator[TextIO]:
         yield target
 
 
-def _write(answers: Iterable[Answer], shape: Shape, target: TextIO) -> int:
+def _write(answers: Iterable[Prediction], shape: Shape, target: TextIO) -> int:
     """How many lines had no answer."""
     faults = 0
     table = csv.writer(target, lineterminator="\n") if shape is Shape.csv else None
-    waiting: list[Answer] = []
+    waiting: list[Prediction] = []
     if table:
         table.writerow(("line", "text", "answer", "probability"))
     for one in answers:
@@ -175,7 +175,7 @@ def _write(answers: Iterable[Answer], shape: Shape, target: TextIO) -> int:
 ROWS = 1000  # of one table
 
 
-def _show(answers: list[Answer]) -> None:
+def _show(answers: list[Prediction]) -> None:
     from probescale.deploy.tables import answers_table
 
     show(answers_table(answers).rich())

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from probescale.deploy.runner import Runner
+from probescale.deploy.model_process import ModelProcess
 from probescale.errors import UserError
 from probescale.utils.files import Record
 from probescale.utils.progress import progress
@@ -16,7 +16,7 @@ from probescale.utils.progress import progress
 WARM_UP = 3
 
 
-class Timed(Record):
+class Timing(Record):
     """One model with one shape of batch."""
 
     model: str
@@ -30,17 +30,17 @@ class Timed(Record):
     speedup: float  # over the first model, for this shape
 
 
-class Benched(Record):
+class BenchResult(Record):
     threads: int
     passes: int
-    rows: tuple[Timed, ...]
+    rows: tuple[Timing, ...]
     size: dict[str, int]  # bytes on disk of the weights
     memory: dict[str, int]  # bytes at most, beyond the libraries
 
 
 def bench(
     sources: Sequence[str], batch_sizes: Sequence[int] = (1, 32), lengths: Sequence[int] = (32, 128), passes: int = 20
-) -> Benched:
+) -> BenchResult:
     """All models in turn, pass by pass: what else the machine does slows them all alike."""
     if len(set(sources)) < len(sources):
         raise UserError("a model is given twice", field="MODEL", hint="give each once")
@@ -48,23 +48,23 @@ def bench(
 
     threads, shapes = torch.get_num_threads(), [(size, length) for size in batch_sizes for length in lengths]
     with ExitStack() as running:
-        models = [running.enter_context(Runner(source, threads)) for source in sources]
+        models = [running.enter_context(ModelProcess(source, threads)) for source in sources]
         about = {one.source: one.about() for one in models}
         for name, said in about.items():
             if too_long := [length for length in lengths if length > said["longest"]]:
                 raise UserError(f"{name} takes at most {said['longest']} tokens, not {too_long[0]}", field="--length")
-        rows: list[Timed] = []
+        rows: list[Timing] = []
         with progress("timing", len(shapes) * (WARM_UP + passes)) as advance:
             for size, length in shapes:
                 times = _in_turn(models, size, length, passes, advance)
                 rows += _timed(times, {name: said["format"] for name, said in about.items()}, size, length)
         memory = {one.source: one.memory for one in models}
     size = {name: said["size"] for name, said in about.items()}
-    return Benched(threads=threads, passes=passes, rows=tuple(rows), size=size, memory=memory)
+    return BenchResult(threads=threads, passes=passes, rows=tuple(rows), size=size, memory=memory)
 
 
 def _in_turn(
-    models: Sequence[Runner], size: int, length: int, passes: int, advance: Callable[[int], None]
+    models: Sequence[ModelProcess], size: int, length: int, passes: int, advance: Callable[[int], None]
 ) -> dict[str, list[float]]:
     """Milliseconds of every pass that counts."""
     times: dict[str, list[float]] = {one.source: [] for one in models}
@@ -75,10 +75,10 @@ def _in_turn(
     return {name: spent[WARM_UP:] for name, spent in times.items()}
 
 
-def _timed(times: dict[str, list[float]], formats: dict[str, str], size: int, length: int) -> list[Timed]:
+def _timed(times: dict[str, list[float]], formats: dict[str, str], size: int, length: int) -> list[Timing]:
     first = statistics.median(next(iter(times.values())))
     return [
-        Timed(
+        Timing(
             model=name,
             format=formats[name],
             batch_size=size,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from probescale.config import RunConfig
-from probescale.deploy.answering import metric_of
-from probescale.deploy.graph import write_graph, write_int8
-from probescale.deploy.ready import GRAPH, Ready, fields_of, from_loaded, load, open_graph
-from probescale.deploy.runtime import runs_here
+from probescale.deploy.evaluation import evaluate_metric
+from probescale.deploy.inference import GRAPH, InferenceModel, input_names, load_pytorch, open_onnx, wrap_pytorch
+from probescale.deploy.onnx.graph import write_graph, write_int8
+from probescale.deploy.onnx.session import can_run
 from probescale.errors import ProofFailed, UserError
 from probescale.models.loading import quiet_transformers
 from probescale.models.surgery import RECORD
@@ -30,7 +30,7 @@ TEXTS = (
 )
 
 
-class Exported(Record):
+class ExportRecord(Record):
     """What was written, and how it compares. Recorded in its probescale.json."""
 
     int8: bool
@@ -44,24 +44,26 @@ class Exported(Record):
     value: float | None = None
 
 
-def export(source: str, out: Path, *, int8: bool = False, tolerance: float = 0.01, overwrite: bool = False) -> Exported:
+def export(
+    source: str, out: Path, *, int8: bool = False, tolerance: float = 0.01, overwrite: bool = False
+) -> ExportRecord:
     """The graph with its tokenizer and config in a folder; `tolerance` is what the task's metric may lose."""
     out = check_output_folder(out, overwrite=overwrite, markers=[RECORD])
-    folder, config = parts_of(source)
-    loaded = load(folder, source, "MODEL")
-    ours = from_loaded(loaded)
+    folder, config = find_model_folder(source)
+    loaded = load_pytorch(folder, source, "MODEL")
+    ours = wrap_pytorch(loaded)
     with told_of(out), whole_folder(out) as partial:
         with waiting("writing the graph"):
             write_graph(loaded, ours.kind, partial / GRAPH, fused=int8)
         with quiet_transformers():
             loaded.model.config.save_pretrained(partial)
             as_new(loaded.tokenizer).save_pretrained(partial)
-        about = Exported(
+        about = ExportRecord(
             int8=False,
             kind=ours.kind,
             labels=ours.labels,
-            inputs=tuple(fields_of(loaded)),
-            longest=ours.longest,
+            inputs=tuple(input_names(loaded)),
+            longest=ours.max_length,
             largest_difference=0.0,
         )
         record = read_json(folder / RECORD, field="MODEL") if (folder / RECORD).is_file() else {"parent": source}
@@ -77,7 +79,7 @@ def export(source: str, out: Path, *, int8: bool = False, tolerance: float = 0.0
     return about
 
 
-def parts_of(source: str) -> tuple[Path, RunConfig | None]:
+def find_model_folder(source: str) -> tuple[Path, RunConfig | None]:
     """The model's folder; and the configuration, where it is a run's."""
     folder = Path(source)
     if (folder / "model" / "config.json").is_file():
@@ -86,17 +88,17 @@ def parts_of(source: str) -> tuple[Path, RunConfig | None]:
     return folder, load_config(settings) if folder.name == "model" and settings.is_file() else None
 
 
-def _reopened(folder: Path, record: dict[str, Any], about: Exported) -> Ready:
+def _reopened(folder: Path, record: dict[str, Any], about: ExportRecord) -> InferenceModel:
     write_json(folder / RECORD, record | {"onnx": about.model_dump(mode="json")})
-    return open_graph(folder, field="--out")
+    return open_onnx(folder, field="--out")
 
 
-def _difference(ours: Ready, graph: Ready) -> float:
+def _difference(ours: InferenceModel, graph: InferenceModel) -> float:
     """The largest one over texts short and long, alone and together; refused where it is more than noise."""
     largest = 0.0
     for texts in ((TEXTS[0],), (TEXTS[1],), TEXTS, (TEXTS[2],) * 2):
         batch = dict(
-            ours.tokenizer(list(texts), padding=True, truncation=True, max_length=ours.longest, return_tensors="np")
+            ours.tokenizer(list(texts), padding=True, truncation=True, max_length=ours.max_length, return_tensors="np")
         )
         wanted, found = ours.run(batch), graph.run(batch)
         if wanted.shape != found.shape:
@@ -114,19 +116,21 @@ def _smaller(folder: Path) -> bool:
     small = folder / "int8.onnx"
     with waiting("writing 8-bit weights"):
         write_int8(folder / GRAPH, small)
-    if not runs_here(small):
+    if not can_run(small):
         small.unlink()
         console.print("note: this machine's processor cannot run 8-bit products; exported in float32")
         return False
     for old in folder.glob(f"{GRAPH}*"):
         old.unlink()
     small.rename(folder / GRAPH)
-    runs_here.cache_clear()
+    can_run.cache_clear()
     return True
 
 
-def _measured(ours: Ready, graph: Ready, task: Task, max_length: int, tolerance: float) -> dict[str, Any]:
-    before, after = (metric_of(one, task, max_length) for one in (ours, graph))
+def _measured(
+    ours: InferenceModel, graph: InferenceModel, task: Task, max_length: int, tolerance: float
+) -> dict[str, Any]:
+    before, after = (evaluate_metric(one, task, max_length) for one in (ours, graph))
     if before - after > tolerance:
         raise UserError(
             f"{task.metric} on {task.dev_split} falls from {100 * before:.2f} to {100 * after:.2f}, by more than "

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from probescale.deploy.bench import Benched
-from probescale.deploy.export import Exported
-from probescale.deploy.predicting import Answer
+from probescale.deploy.bench import BenchResult
+from probescale.deploy.export import ExportRecord
+from probescale.deploy.predict import Prediction
 from probescale.report.figure import drawing
 from probescale.report.table import Table
 from probescale.study.tables import time_text
@@ -16,7 +16,7 @@ from probescale.utils.files import size_text
 SHOWN = 60  # characters of a text in a table
 
 
-def export_lines(about: Exported, out: Path) -> list[str]:
+def export_lines(about: ExportRecord, out: Path) -> list[str]:
     kind = "8-bit weights" if about.int8 else "float32"
     said = [
         f"{out}: ONNX, {kind}, any batch and any length up to {about.longest} tokens",
@@ -29,7 +29,7 @@ def export_lines(about: Exported, out: Path) -> list[str]:
     return said
 
 
-def bench_tables(found: Benched) -> list[Table]:
+def bench_tables(found: BenchResult) -> list[Table]:
     """A table a shape; sizes in a last one."""
     tables = []
     for size, length in dict.fromkeys((row.batch_size, row.length) for row in found.rows):
@@ -56,7 +56,7 @@ def bench_tables(found: Benched) -> list[Table]:
     return tables
 
 
-def bench_sentence(found: Benched) -> str:
+def bench_sentence(found: BenchResult) -> str:
     """What it means in practice, for the largest shape."""
     size, length = max((row.batch_size, row.length) for row in found.rows)
     rows = [row for row in found.rows if (row.batch_size, row.length) == (size, length)]
@@ -65,7 +65,7 @@ def bench_sentence(found: Benched) -> str:
     return words + ("." if best is first else f", {time_text(best.per_million)} with {best.model}.")
 
 
-def write_bench_figure(found: Benched, stem: Path) -> list[Path]:
+def write_bench_figure(found: BenchResult, stem: Path) -> list[Path]:
     """How many times as fast as the first, a group of bars a shape."""
     shapes = list(dict.fromkeys((row.batch_size, row.length) for row in found.rows))
     models = list(dict.fromkeys(row.model for row in found.rows))
@@ -85,12 +85,12 @@ def write_bench_figure(found: Benched, stem: Path) -> list[Path]:
     return paths
 
 
-def answers_table(answers: Sequence[Answer]) -> Table:
+def answers_table(answers: Sequence[Prediction]) -> Table:
     rows = [(str(one.number), _short(one.text), *_said(one)) for one in answers]
     return Table("", ("line", "text", "answer", ""), tuple(rows), words=3)
 
 
-def _said(one: Answer) -> tuple[str, str]:
+def _said(one: Prediction) -> tuple[str, str]:
     if one.fault:
         return one.fault, ""
     if one.tags is not None:

@@ -26,7 +26,7 @@ class Line:
     fault: str = ""
 
 
-def format_of(path: Path | None) -> Format:
+def detect_format(path: Path | None) -> Format:
     """By the file's name; standard input has none and is read line by line."""
     return SUFFIXES.get(path.suffix.lower(), "lines") if path else "lines"
 

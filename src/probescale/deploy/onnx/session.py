@@ -23,12 +23,12 @@ run.run(None, {one.name: numpy.ones((2, 8), numpy.int64) for one in run.get_inpu
 INSTALL = 'pip install "probescale[onnx]"'
 
 
-def session(path: Path, *, int8: bool) -> InferenceSession:
+def open_session(path: Path, *, int8: bool) -> InferenceSession:
     """On the CPU, with as many threads as PyTorch would use; 8-bit graphs are tried first."""
     import torch
 
     onnxruntime = _library()
-    if int8 and not runs_here(path):
+    if int8 and not can_run(path):
         raise UserError(
             f"this machine's processor cannot run {path}",
             field="MODEL",
@@ -46,7 +46,7 @@ def session(path: Path, *, int8: bool) -> InferenceSession:
 
 
 @cache
-def runs_here(path: Path) -> bool:
+def can_run(path: Path) -> bool:
     """Whether a graph runs without killing its process."""
     words = python(TRY, str(path))
     return subprocess.run(words, capture_output=True, check=False, env=_quiet()).returncode >= 0

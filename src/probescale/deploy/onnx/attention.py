@@ -16,7 +16,7 @@ FUSED, IN_STEPS = "onnx-fused", "eager"
 NODE = "com.microsoft::MultiHeadAttention"
 
 
-def best_attention(model: PreTrainedModel, *, fused: bool) -> str:
+def choose_attention(model: PreTrainedModel, *, fused: bool) -> str:
     """The way of attention to trace. Families with one of their own, such as T5, know only the one in steps."""
     if not fused or not model._supports_attention_backend:
         return IN_STEPS

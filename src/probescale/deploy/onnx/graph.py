@@ -10,9 +10,9 @@ from pathlib import Path
 
 import torch
 
-from probescale.deploy.attention import best_attention, drop_idle_reshapes
-from probescale.deploy.ready import Answers, Kind, fields_of
-from probescale.deploy.runtime import INSTALL
+from probescale.deploy.inference import Kind, TraceableModel, input_names
+from probescale.deploy.onnx.attention import choose_attention, drop_idle_reshapes
+from probescale.deploy.onnx.session import INSTALL
 from probescale.errors import UserError, first_line
 from probescale.models.loading import LoadedModel, quiet_transformers
 
@@ -27,14 +27,14 @@ def write_graph(loaded: LoadedModel, kind: Kind, path: Path, *, fused: bool = Fa
     except ImportError as error:
         raise UserError("the ONNX exporter is not installed", field="--to", hint=INSTALL) from error
     refuse_generators(loaded)
-    fields = fields_of(loaded)
+    fields = input_names(loaded)
     batch = loaded.tokenizer(list(TEXTS), padding=True, return_tensors="pt")
     attention = loaded.model.config._attn_implementation or "eager"
-    loaded.model.set_attn_implementation(best_attention(loaded.model, fused=fused))
+    loaded.model.set_attn_implementation(choose_attention(loaded.model, fused=fused))
     try:
         with _quietly():
             program = torch.onnx.export(
-                Answers(loaded.model, loaded.family, kind, fields).eval(),
+                TraceableModel(loaded.model, loaded.family, kind, fields).eval(),
                 tuple(batch[name] for name in fields),
                 dynamic_shapes=(tuple({0: "batch", 1: "length"} for _ in fields),),
                 input_names=fields,

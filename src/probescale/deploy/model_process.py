@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 import psutil
 
-from probescale.deploy.ready import GRAPH, Ready, open_model
+from probescale.deploy.inference import GRAPH, InferenceModel, open_model
 from probescale.errors import UserError
 from probescale.utils.subprocesses import python
 
-SERVE = "from probescale.deploy.runner import serve; serve(sys.argv[1], int(sys.argv[2]))"
+SERVE = "from probescale.deploy.model_process import serve; serve(sys.argv[1], int(sys.argv[2]))"
 WEIGHTS = (".safetensors", ".onnx", ".data")
 
 
-class Runner:
+class ModelProcess:
     """Asked for one batch after the other; `with` ends its process."""
 
     def __init__(self, source: str, threads: int) -> None:
@@ -36,7 +36,7 @@ class Runner:
         words = python(SERVE, source, str(threads))
         self.process = psutil.Popen(words, stdin=-1, stdout=-1, stderr=self.said, text=True)
 
-    def __enter__(self) -> Runner:
+    def __enter__(self) -> ModelProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -86,7 +86,7 @@ def serve(source: str, threads: int) -> None:
     except UserError as error:
         say({"refused": {"message": error.message, "field": error.field, "hint": error.hint}})
         return
-    say({"format": model.format, "longest": model.longest, "size": size_of(model)})
+    say({"format": model.format, "longest": model.max_length, "size": size_of(model)})
     batches: dict[tuple[int, int], dict[str, np.ndarray]] = {}
     for line in sys.stdin:
         size, length = map(int, line.split())
@@ -122,15 +122,15 @@ class Memory:
             self.most = max(self.most, self.own.memory_info().rss - self.before)
 
 
-def padded(model: Ready, size: int, length: int) -> dict[str, np.ndarray]:
+def padded(model: InferenceModel, size: int, length: int) -> dict[str, np.ndarray]:
     """A full batch: a text that is repeated until it is long enough, so that no token is padding."""
     text = "The film never quite finds its feet, but its two leads make up for that. " * (length // 8 + 1)
     batch = model.tokenizer([text] * size, truncation=True, max_length=length, return_tensors="np")
     return dict(batch)
 
 
-def size_of(model: Ready) -> int:
+def size_of(model: InferenceModel) -> int:
     """Bytes on disk of the weights, with their graph."""
-    if model.files is None:
+    if model.folder is None:
         return 0
-    return sum(path.stat().st_size for path in Path(model.files).iterdir() if path.suffix in WEIGHTS)
+    return sum(path.stat().st_size for path in Path(model.folder).iterdir() if path.suffix in WEIGHTS)

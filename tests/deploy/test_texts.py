@@ -6,9 +6,9 @@ import io
 
 import pytest
 
-from probescale.deploy.predicting import predict_lines
-from probescale.deploy.reading import Format, Line, read_texts
-from probescale.deploy.ready import open_model
+from probescale.deploy.inference import open_model
+from probescale.deploy.predict import predict_lines
+from probescale.deploy.texts import Format, Line, read_texts
 from probescale.errors import UserError
 
 

@@ -1,0 +1,1 @@
+"""Models as ONNX graphs: writing them, and running them with ONNX Runtime."""
