@@ -26,6 +26,7 @@ check: $(READY)               ## lint, format, types, generated docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/python docs/generate.py --check
 
 docs: $(READY)                ## write the generated reference pages again

@@ -27,7 +27,7 @@ from probescale.models.families import FAMILIES, family_of
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, load_as_saved, quiet_transformers
 from probescale.models.proof.comparison import Proof
-from probescale.models.proof.rehearsal import Trial, try_models
+from probescale.models.rehearsal import Trial, try_models
 from probescale.models.subsets import layers_text
 from probescale.pipeline.cut import cut_to_folder
 from probescale.pipeline.provenance import versions

@@ -46,7 +46,7 @@ def evidence_path(task: str) -> Path:
 
 def evidence(task: str) -> Any:  # noqa: ANN401 - ProbeScores, imported late
     """Probe scores, flow and probed subnetworks, from the first seed's training examples; computed once."""
-    from probescale.probing.scores import load_scores
+    from probescale.probing.score_files import load_scores
 
     path = evidence_path(task)
     if not path.exists():

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from probescale.probing.probe import probe as probe
     from probescale.probing.represent import Request as Request
     from probescale.probing.represent import represent as represent
+    from probescale.probing.score_files import load_scores as load_scores
     from probescale.probing.scores import ProbeScores as ProbeScores
-    from probescale.probing.scores import load_scores as load_scores
     from probescale.probing.scores import relevance as relevance
     from probescale.recovery.predict import predict as predict
     from probescale.recovery.recover import recover as recover
@@ -70,7 +70,7 @@ _HOMES = {
     "Request": "probing.represent",
     "represent": "probing.represent",
     "ProbeScores": "probing.scores",
-    "load_scores": "probing.scores",
+    "load_scores": "probing.score_files",
     "relevance": "probing.scores",
     "predict": "recovery.predict",
     "recover": "recovery.recover",

@@ -12,7 +12,8 @@ from helpers.fuzzing import RNG, answered, fuzz, json_bytes, spoilt, spoilt_json
 from probescale.deploy.inference import open_onnx
 from probescale.models.sentence import check_modules
 from probescale.models.subsets import every_block, parse_layers
-from probescale.probing.scores import Curve, Flow, ProbeResult, ProbeScores, SubnetworkScores, load_scores
+from probescale.probing.score_files import load_scores
+from probescale.probing.scores import Curve, Flow, ProbeResult, ProbeScores, SubnetworkScores
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.tables import selection_table
 from probescale.selection.budget import parse_budget

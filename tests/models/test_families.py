@@ -11,8 +11,8 @@ from probescale.models.detection import stacks_in
 from probescale.models.families import FAMILIES, family_of
 from probescale.models.heads import HEADS, class_name
 from probescale.models.proof.comparison import Proof
-from probescale.models.proof.rehearsal import CUTS, try_models
 from probescale.models.proof.twin import twin, twin_config
+from probescale.models.rehearsal import CUTS, try_models
 
 DETECTED = ("gpt_neo", "mbart")  # docs/models.md has more
 TYPES = [family.model_types[0] for family in FAMILIES.values()]

@@ -12,7 +12,7 @@ from probescale.models.subsets import every_block, passes_for
 from probescale.pipeline import evidence as gathering
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.validate import check
-from probescale.probing.scores import load_scores
+from probescale.probing.score_files import load_scores
 
 pytestmark = pytest.mark.slow
 

@@ -25,7 +25,7 @@ from probescale.pipeline.evidence import gather
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.validate import check
 from probescale.probing.probe import probe
-from probescale.probing.scores import load_scores
+from probescale.probing.score_files import load_scores
 from probescale.report.markdown import _usage
 from probescale.selection.budget import parse_budget
 from probescale.selection.evidence import together

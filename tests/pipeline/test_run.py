@@ -23,7 +23,7 @@ from probescale.models.proof.twin import twin_config
 from probescale.pipeline import evaluation as measuring
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.validate import check, load_config
-from probescale.probing.scores import load_scores
+from probescale.probing.score_files import load_scores
 
 pytestmark = pytest.mark.slow
 

@@ -19,7 +19,8 @@ from probescale.probing.controls import _compare, with_random_weights
 from probescale.probing.fitting import Rows, score_property
 from probescale.probing.parts import check_parts, split_parts
 from probescale.probing.probe import probe
-from probescale.probing.scores import ProbeResult, ProbeScores, load_scores, relevance
+from probescale.probing.score_files import load_scores
+from probescale.probing.scores import ProbeResult, ProbeScores, relevance
 from probescale.probing.sites import Site
 from probescale.probing.targets import Target
 from probescale.selection.evidence import evidence_of

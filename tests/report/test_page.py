@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from probescale.probing.scores import ProbeScores, load_scores
+from probescale.probing.score_files import load_scores
+from probescale.probing.scores import ProbeScores
 from probescale.recovery.regressions import Example, Regressions, Slice
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.page import Page, render

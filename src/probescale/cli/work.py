@@ -34,7 +34,7 @@ def run(
     settings = load_config(config, set_)
     with waiting("loading libraries"):
         from probescale.pipeline.run import run as run_pipeline
-        from probescale.probing.scores import load_scores
+        from probescale.probing.score_files import load_scores
         from probescale.report.tables import comparison_table, layer_table
     result = run_pipeline(settings, folder, overwrite=overwrite)
     scores = load_scores(folder / "scores.json")
@@ -179,7 +179,7 @@ def select(
 ) -> None:
     """Choose the layers to keep from probe scores; needs no weights."""
     from probescale.models.subsets import parse_layers
-    from probescale.probing.scores import load_scores
+    from probescale.probing.score_files import load_scores
     from probescale.report.tables import selection_table
     from probescale.selection.budget import parse_budget
     from probescale.selection.evidence import together
@@ -257,7 +257,7 @@ def calibrate(
     as_json: Json = False,
 ) -> None:
     """Learn the probes' weights w(p,T) from subnetworks that were measured; tells how well they predict others."""
-    from probescale.probing.scores import load_scores
+    from probescale.probing.score_files import load_scores
     from probescale.report.tables import calibration_table
     from probescale.selection.calibration import calibrate as learn
     from probescale.selection.calibration import load_measured

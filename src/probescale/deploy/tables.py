@@ -9,8 +9,7 @@ from probescale.deploy.bench import BenchResult
 from probescale.deploy.export import ExportRecord
 from probescale.deploy.predict import Prediction
 from probescale.report.figure import drawing
-from probescale.report.table import Table
-from probescale.study.tables import time_text
+from probescale.report.table import Table, time_text
 from probescale.utils.files import size_text
 
 SHOWN = 60  # characters of a text in a table

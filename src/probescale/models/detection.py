@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 from transformers import AutoModel, PreTrainedConfig, PreTrainedModel
@@ -13,7 +15,7 @@ from probescale.utils.progress import console
 _announced: set[str] = set()
 
 
-def detect(config: PreTrainedConfig, *, field: str) -> Family:
+def detect(config: PreTrainedConfig, *, known: Sequence[str], field: str) -> Family:
     """The one stack of like blocks whose length is the config's layer count, or a refusal that says what was found."""
     name = config.model_type
     if isinstance(text := getattr(config, "text_config", None), PreTrainedConfig):
@@ -21,24 +23,25 @@ def detect(config: PreTrainedConfig, *, field: str) -> Family:
             name,
             "it is not a model of texts alone. Its language model can be cut once it is saved as a model of its own "
             f'(type "{text.model_type}")',
+            known,
             field,
         )
     if not isinstance(getattr(config, "vocab_size", None), int):
-        raise _refusal(name, "it is not a model of texts alone (its config has no vocab_size)", field)
+        raise _refusal(name, "it is not a model of texts alone (its config has no vocab_size)", known, field)
     count = getattr(config, "num_hidden_layers", None)
     if not isinstance(count, int):
-        raise _refusal(name, "its config has no num_hidden_layers", field)
+        raise _refusal(name, "its config has no num_hidden_layers", known, field)
     try:
         with torch.device("meta"):
             model = AutoModel.from_config(config, trust_remote_code=False)
     except Exception as error:  # whatever the model class makes of its config
-        raise _refusal(name, f"no model can be built from its config ({first_line(error)})", field) from error
+        raise _refusal(name, f"no model can be built from its config ({first_line(error)})", known, field) from error
     stacks = stacks_in(backbone(model))
     second = _second(config, stacks)
     found = [path for path, length in stacks.items() if length == count and (second is None or path != second.blocks)]
     if len(found) != 1:
         seen = ", ".join(f"{path} ({length})" for path, length in stacks.items()) or "none"
-        raise _refusal(name, f"{len(found)} stacks have the {count} layers of its config; stacks: {seen}", field)
+        raise _refusal(name, f"{len(found)} stacks have the {count} layers of its config; stacks: {seen}", known, field)
     if name not in _announced:
         _announced.add(name)
         console.print(
@@ -87,10 +90,7 @@ def _pooling(config: PreTrainedConfig) -> str:
     return "mean" if config.model_type in MASKED or config.is_encoder_decoder else "last"
 
 
-def _refusal(name: str, reason: str, field: str) -> UserError:
-    from probescale.models.families import FAMILIES
-
-    known = [model_type for family in FAMILIES.values() for model_type in family.model_types]
+def _refusal(name: str, reason: str, known: Sequence[str], field: str) -> UserError:
     return UserError(
         f'model type "{name}" is not supported: {reason}.{did_you_mean(name, known)}',
         field=field,

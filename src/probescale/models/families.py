@@ -121,7 +121,8 @@ def family_of(config: PreTrainedConfig, *, field: str = "model.source") -> Famil
     if family is None:
         from probescale.models.detection import detect
 
-        family = detect(config, field=field)
+        described = [model_type for family in FAMILIES.values() for model_type in family.model_types]
+        family = detect(config, known=described, field=field)
     if family.layers_in(config) < 1:
         raise UserError("the model's config says that it has no layers", field=field)
     if reason := family.refuses(config):

@@ -18,7 +18,8 @@ from probescale.models.proof.reference import parents_answers, silenced_answers
 from probescale.models.sentence import check_modules, is_sentence_encoder, keep_modules
 from probescale.models.surgery import RECORD, extract, prove, record_of, write_model
 from probescale.pipeline.provenance import provenance
-from probescale.probing.scores import ProbeScores, load_scores
+from probescale.probing.score_files import load_scores
+from probescale.probing.scores import ProbeScores
 from probescale.utils.files import check_output_folder, whole_folder, write_json
 from probescale.utils.progress import waiting
 from probescale.utils.resources import told_of

@@ -28,7 +28,8 @@ from probescale.pipeline.provenance import provenance
 from probescale.pipeline.tournament import Attempts, try_out
 from probescale.pipeline.validate import check_budget
 from probescale.probing.probe import check_probes, probe
-from probescale.probing.scores import ProbeScores, load_scores
+from probescale.probing.score_files import load_scores
+from probescale.probing.scores import ProbeScores
 from probescale.recovery.answers import write_predictions
 from probescale.recovery.regressions import regressions
 from probescale.recovery.result import EvaluatedModel, RunResult

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import math
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, computed_field
+from pydantic import BaseModel, ConfigDict, Field, computed_field
 
 from probescale.errors import UserError, did_you_mean
 from probescale.models.parameters import Parameters
 from probescale.models.subsets import Subset
-from probescale.probing.lengths import misfit
-from probescale.utils.files import Record, read_json
+from probescale.utils.files import Record
 
 LARGEST = 1e9  # of a score, so that sums stay finite
 MOST_LAYERS = 10_000
@@ -181,76 +177,3 @@ def gains(scores: tuple[float, ...], below: float | None, name: str = "") -> tup
             hint="use absolute, or scores written by `probescale probe`",
         )
     return tuple(here - lower for here, lower in zip(scores, (below, *scores), strict=False))
-
-
-def load_scores(path: Path) -> ProbeScores:
-    """scores.json of a run, or a CSV with the columns layer, probe, score."""
-    if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on names that are too long
-        raise UserError(
-            f'"{path}" does not exist',
-            field="SCORES",
-            hint="give a scores.json or a CSV of layer,probe,score",
-        )
-    try:
-        return _from_csv(path) if path.suffix.lower() == ".csv" else _from_json(path)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} cannot be read: {error}", field="SCORES") from error
-
-
-def _from_json(path: Path) -> ProbeScores:
-    try:
-        found = ProbeScores.model_validate(read_json(path, field="SCORES"))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UserError(f"{path} is not a scores file: {where}: {first['msg']}", field="SCORES") from error
-    if wrong := misfit(found):
-        raise UserError(f"{path}: {wrong}", field="SCORES", hint="write it again with `probescale probe`")
-    return found
-
-
-def _from_csv(path: Path) -> ProbeScores:
-    table: dict[str, dict[int, float]] = {}
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file)
-        if missing := {"layer", "probe", "score"} - set(reader.fieldnames or []):
-            raise UserError(
-                f"{path} has no column {', '.join(sorted(missing))}",
-                field="SCORES",
-                hint="columns: layer, probe, score",
-            )
-        for number, row in enumerate(reader, 2):
-            try:
-                layer, score = int(row["layer"]), float(row["score"])
-            except (TypeError, ValueError) as error:
-                raise UserError(f"{path}, line {number}: layer and score must be numbers", field="SCORES") from error
-            if not abs(score) <= LARGEST:
-                raise UserError(
-                    f"{path}, line {number}: the score is {score}", field="SCORES", hint="give finite scores"
-                )
-            if not 1 <= layer <= MOST_LAYERS or not row["probe"]:
-                raise UserError(
-                    f"{path}, line {number}: layer {layer} of probe {row['probe']!r}",
-                    field="SCORES",
-                    hint=f"layers are numbered from 1, at most {MOST_LAYERS}; probes need a name",
-                )
-            if layer in table.setdefault(row["probe"], {}):
-                raise UserError(
-                    f'{path}, line {number}: layer {layer} of "{row["probe"]}" is there twice', field="SCORES"
-                )
-            table[row["probe"]][layer] = score
-    if not table:
-        raise UserError(f"{path} is empty: it has no rows", field="SCORES")
-    layers = max(max(found) for found in table.values())
-    for name, found in table.items():
-        if gaps := sorted(set(range(1, layers + 1)) - set(found)):
-            raise UserError(
-                f'{path}: probe "{name}" lacks layer {gaps[0]}',
-                field="SCORES",
-                hint=f"give layers 1 to {layers}",
-            )
-    probes = {
-        name: ProbeResult(scores=tuple(found[layer] for layer in range(1, layers + 1)), weight=1 / len(table))
-        for name, found in table.items()
-    }
-    return ProbeScores(task=path.stem, layers=layers, probes=probes)

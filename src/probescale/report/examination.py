@@ -182,7 +182,7 @@ def _about_heads(what: Architecture) -> str:
 
 
 def _try(what: Architecture) -> Tried:
-    from probescale.models.proof.rehearsal import try_models
+    from probescale.models.rehearsal import try_models
     from probescale.utils.progress import waiting
 
     with waiting("cutting a tiny model of the same build"):

@@ -74,3 +74,13 @@ class Table:
 
     def _one_line_header(self) -> list[str]:
         return [name.replace("-\n", "").replace("\n", " ") for name in self.header]
+
+
+def time_text(seconds: float) -> str:
+    """
+    >>> time_text(42.3), time_text(600), time_text(36_000)
+    ('42 s', '10 min', '10.0 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any
 
 from probescale.models.subsets import Subset, layers_text
-from probescale.probing.scores import load_scores
+from probescale.probing.score_files import load_scores
 from probescale.report.page import Column, Page, place, render
 from probescale.study.cells import Study
 from probescale.study.comparing import Comparison

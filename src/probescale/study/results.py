@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from probescale.errors import ProbeScaleError
-from probescale.probing.scores import load_scores
+from probescale.probing.score_files import load_scores
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.selection.evidence import evidence_of
 from probescale.selection.select import Selection

@@ -8,7 +8,7 @@ from statistics import mean, stdev
 from rich.table import Table as RichTable
 
 from probescale.models.subsets import layers_text
-from probescale.report.table import Table
+from probescale.report.table import Table, time_text
 from probescale.study.cells import Study
 from probescale.study.planning import Estimate
 from probescale.study.results import ORIGINAL, Results, Row
@@ -124,13 +124,3 @@ def plan_notes(study: Study, found: Estimate) -> list[str]:
         f"about {time_text(total / workers)} on this machine, {how}; {size_text(found.disk)} of disk",
         "Layers are chosen when the study runs: times go by the most that a budget allows.",
     ]
-
-
-def time_text(seconds: float) -> str:
-    """
-    >>> time_text(42.3), time_text(600), time_text(36_000)
-    ('42 s', '10 min', '10.0 h')
-    """
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
