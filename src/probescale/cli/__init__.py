@@ -8,7 +8,7 @@ import sys
 
 from probescale.cli.app import app as app
 from probescale.cli.ending import told
-from probescale.utils.distributed import first, follow, leading, started
+from probescale.utils.distributed import is_main_process, main_process, serve_main_process, world_size
 
 # isort: off
 from probescale.cli import work  # --help lists commands in the order of these imports
@@ -27,11 +27,11 @@ def main() -> None:
             setattr(sys, name, io.StringIO())
     if not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries would fill a log file
-    if started() > 1:
+    if world_size() > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it would speak of itself in every process
     with told():
-        if first():
-            with leading():
+        if is_main_process():
+            with main_process():
                 app()
         else:
-            follow()
+            serve_main_process()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from probescale.errors import MachineError, ProbeScaleError, Problems, UserError
-from probescale.utils.distributed import first
+from probescale.utils.distributed import is_main_process
 from probescale.utils.resources import shortage
 from probescale.utils.signals import Stopped, stoppable
 
@@ -25,7 +25,7 @@ def told() -> Iterator[None]:
             yield
     except Stopped as stop:
         with suppress(OSError):  # of a closed terminal, nobody listens any more
-            if first():
+            if is_main_process():
                 print(f"stopped; {GOES_ON if _is_long() else 'nothing half done is left'}", file=sys.stderr, flush=True)
         raise SystemExit(stop.code) from None
     except Exception as error:

@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from probescale.cli.app import app
 from probescale.cli.options import Config, Set, show
 from probescale.errors import UserError
-from probescale.utils.distributed import several
+from probescale.utils.distributed import process_count
 
 if TYPE_CHECKING:
     from probescale.study.scheduling import Progress
@@ -43,9 +43,9 @@ def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa:
     from probescale.utils.progress import waiting
 
     folder = out or Path("runs") / config.stem
-    if several() > 1:
+    if process_count() > 1:
         raise UserError(
-            f"a study starts its own processes, and this one was started {several()} times",
+            f"a study starts its own processes, and this one was started {process_count()} times",
             field="study.workers",
             hint="start it once, without torchrun or `accelerate launch`",
         )

@@ -28,7 +28,13 @@ from probescale.probing.sites import Site, sites_of, states_at
 from probescale.probing.subnetworks import ends_of, run_subnetworks
 from probescale.probing.views import View, tokenise
 from probescale.tasks.data import Examples, TaggedSentences
-from probescale.utils.distributed import first, in_turn, on_own_device, share, sharing
+from probescale.utils.distributed import (
+    in_shared_call,
+    is_main_process,
+    map_over_processes,
+    move_to_own_device,
+    run_on_all,
+)
 from probescale.utils.progress import progress
 from probescale.utils.resources import DISK, number_of, shortage
 
@@ -134,7 +140,7 @@ def _run(
         for writer in writers:
             stack.callback(writer.close)
         try:
-            share(_pass, loaded, tokens, views, ends, writers, sites, read, done, batch_tokens, title)
+            run_on_all(_pass, loaded, tokens, views, ends, writers, sites, read, done, batch_tokens, title)
             for (key, request), writer in zip(requests.items(), writers, strict=True):
                 about = {"model": loaded.source, "pooling": request.pooling, "inputs": f"{len(order):,} inputs"}
                 writer.finish(store.root / key, about)
@@ -160,8 +166,8 @@ def _pass(
     title: str,
 ) -> None:
     """Every process runs its share of the batches; the first one writes everything, in order."""
-    on_own_device(loaded.model)
-    if first():
+    move_to_own_device(loaded.model)
+    if is_main_process():
         for writer, end in zip(writers, ends, strict=True):
             writer.resume(int(end[done - 1]) if done else 0)
     batches = _placed(padded_batches(loaded.tokenizer, tokens, batch_tokens, first=done), done)
@@ -169,8 +175,8 @@ def _pass(
     work = partial(_batch, loaded, sites, read, targets, portions)
     with torch.inference_mode(), progress(title, len(tokens)) as advance:
         advance(done)
-        for number, (size, written) in enumerate(in_turn(work, batches), 1):
-            if first():
+        for number, (size, written) in enumerate(map_over_processes(work, batches), 1):
+            if is_main_process():
                 for writer, (sites_rows, count) in zip(writers, written, strict=True):
                     for site, rows in sites_rows:
                         writer.write(site, rows)
@@ -233,7 +239,7 @@ def _part(
     for (view, writer, end), later in zip(targets, kept, strict=True):
         rows = np.arange(end[place - 1] if place else 0, end[place + len(batch) - 1])
         if len(rows):
-            write = (lambda *row, later=later: later.append(row)) if sharing() else writer.write
+            write = (lambda *row, later=later: later.append(row)) if in_shared_call() else writer.write
             seen = view.take(rows)
             poolers.append((seen.pooler(batch, first_token), seen.inputs, write))
     read(inputs, partial(_receive, sites, poolers))

@@ -9,7 +9,7 @@ from typing import Any
 
 from transformers import TrainerCallback, TrainerState
 
-from probescale.utils.distributed import agreed, first
+from probescale.utils.distributed import broadcast_from_main, is_main_process
 
 BETWEEN, AT_END = 300.0, 30.0  # seconds of training that are worth a checkpoint
 STEPS = 10  # after so many the processes look at the clock together
@@ -34,12 +34,12 @@ class Checkpoints(TrainerCallback):
             self._save_after(AT_END if last else BETWEEN, control)
 
     def _save_after(self, seconds: float, control: Any) -> None:  # noqa: ANN401
-        if agreed(time.monotonic() - self.since >= seconds):
+        if broadcast_from_main(time.monotonic() - self.since >= seconds):
             control.should_save = control.should_log = True  # with the losses so far
 
     def on_save(self, args: object, state: TrainerState, control: object, **_: object) -> None:
         self.since = time.monotonic()
-        if first():
+        if is_main_process():
             new = place(self.folder, state.global_step)
             (new / WHOLE).touch()
             for old in self.folder.glob("checkpoint-*"):

@@ -16,7 +16,7 @@ from probescale.models.memory import Portions
 from probescale.recovery.inputs import Data, Inputs, inputs_of
 from probescale.recovery.states import means, watched
 from probescale.tasks.data import Examples
-from probescale.utils.distributed import in_turn, on_own_device
+from probescale.utils.distributed import map_over_processes, move_to_own_device
 from probescale.utils.progress import progress
 
 Part = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]  # inputs, rows, logits, states
@@ -56,14 +56,14 @@ def answers_of(
 
     `receive(numbers of inputs, states)` gets the means over the tokens behind every layer, (inputs, layers, hidden).
     """
-    on_own_device(loaded.model)
+    move_to_own_device(loaded.model)
     tokens, answers = inputs.tokens, len(loaded.model.config.id2label or ())
     found = np.full((inputs.rows, answers), np.nan, np.float32)
     order = tokens.by_length if only is None else tokens.by_length[np.isin(tokens.by_length, only)]
     batches = (order[here] for here in batches_by_tokens(tokens.lengths[order], batch_tokens))
     blocks = list(loaded.family.layers(loaded.model)) if receive else []
     with torch.inference_mode(), watched(blocks) as seen, progress(title, len(order)) as advance:
-        for parts in in_turn(partial(_batch, loaded, inputs, seen, Portions()), batches):
+        for parts in map_over_processes(partial(_batch, loaded, inputs, seen, Portions()), batches):
             for numbers, rows, logits, behind in parts:
                 found[rows] = logits
                 if receive and behind is not None:

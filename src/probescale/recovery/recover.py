@@ -28,7 +28,7 @@ from probescale.recovery.teacher import Lessons
 from probescale.recovery.trainer import Bar, EarlyStop, RecoveryTrainer, arguments_of, losses_of
 from probescale.tasks.data import Examples, split_rows
 from probescale.tasks.unlabelled import joined
-from probescale.utils.distributed import share
+from probescale.utils.distributed import run_on_all
 from probescale.utils.progress import progress
 
 TRIAL_HELD_OUT = 1000  # inputs on which a short training is judged, at most
@@ -64,8 +64,8 @@ def recover(
         if recipe.healing and objective.states is not None and not cut_off:
             healing = replace(objective, answer_weight=0.0, state_weight=1.0)
             short = recipe.model_copy(update={"epochs": recipe.healing})
-            share(_train, loaded, inputs, used, [], healing, short, seed, f"healing, {title}")
-        losses = share(_train, loaded, inputs, used, held, objective, recipe, seed, title, tracked, checkpoints)
+            run_on_all(_train, loaded, inputs, used, [], healing, short, seed, f"healing, {title}")
+        losses = run_on_all(_train, loaded, inputs, used, held, objective, recipe, seed, title, tracked, checkpoints)
     if objective.quantity:
         scale.turn_back(loaded.model)
     loaded.fingerprint = fingerprint(loaded.model)
@@ -95,7 +95,7 @@ def attempt(
     held, used = order[:first], order[first : first + texts]
     short = recipe.model_copy(update={"epochs": max(round(texts / len(used)), 1), "tracking": ()})
     with _dropout(loaded.model, recipe.dropout):
-        return share(_attempt, loaded, inputs, used, held, objective, short, seed, title)
+        return run_on_all(_attempt, loaded, inputs, used, held, objective, short, seed, title)
 
 
 def aside(inputs: int) -> int:

@@ -17,7 +17,7 @@ from probescale.models.subsets import Subset
 from probescale.recovery.inputs import Data, Inputs, inputs_of
 from probescale.recovery.predict import answers_of
 from probescale.tasks.unlabelled import joined
-from probescale.utils.distributed import first, share
+from probescale.utils.distributed import is_main_process, run_on_all
 from probescale.utils.files import whole_folder
 
 WEIGHTS = "model.safetensors"
@@ -58,7 +58,7 @@ def teach(
     """Ask the teacher about everything, and keep its answers in a folder; its states and weights where wanted."""
     inputs = inputs_of(teacher.tokenizer, joined(train, unlabelled), max_length)
     with whole_folder(folder) as partial:
-        share(_ask, teacher, inputs, partial, states=states, batch_tokens=batch_tokens)
+        run_on_all(_ask, teacher, inputs, partial, states=states, batch_tokens=batch_tokens)
         if weights:
             save_model(teacher.model, str(partial / WEIGHTS))
     return Lessons.load(folder, unlabelled)
@@ -75,9 +75,9 @@ def taught(pupil: LoadedModel, folder: Path) -> LoadedModel:
 def _ask(teacher: LoadedModel, inputs: Inputs, folder: Path, *, states: bool, batch_tokens: int) -> None:
     shape = (len(inputs), teacher.layers, teacher.model.config.hidden_size)
     options = {"batch_tokens": batch_tokens, "title": "asking the teacher"}
-    with _table(folder / "states.npy" if states and first() else Path(os.devnull), shape) as receive:
+    with _table(folder / "states.npy" if states and is_main_process() else Path(os.devnull), shape) as receive:
         answers = answers_of(teacher, inputs, receive=receive if states else None, **options)
-    if first():
+    if is_main_process():
         np.save(folder / "answers.npy", answers)
 
 

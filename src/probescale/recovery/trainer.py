@@ -26,7 +26,7 @@ from probescale.recovery.checkpoints import newest, place
 from probescale.recovery.objective import Objective
 from probescale.recovery.predict import rows_of
 from probescale.recovery.states import means
-from probescale.utils.distributed import first, several
+from probescale.utils.distributed import is_main_process, process_count
 
 
 def _tell_astray(loss: Tensor, numbers: Tensor, step: int, rate: float) -> None:
@@ -93,7 +93,7 @@ class RecoveryTrainer(Trainer):
         self, model: nn.Module, inputs: dict[str, Tensor], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
         """A batch that does not fit into memory is learnt in parts: their gradients add up to those of the batch."""
-        if several() > 1:  # every part would be waited for by processes that have none
+        if process_count() > 1:  # every part would be waited for by processes that have none
             return super().training_step(model, inputs, num_items_in_batch)
         numbers = inputs["number"].tolist()
 
@@ -113,7 +113,7 @@ class RecoveryTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:  # noqa: ANN401 - the trainer's
         """Batches of like length: the same ones, however many processes share each of them."""
-        return EpochSampler(self.args.train_batch_size * several(), self.lengths, self.args.seed, self._epoch)
+        return EpochSampler(self.args.train_batch_size * process_count(), self.lengths, self.args.seed, self._epoch)
 
     def _epoch(self) -> int:
         """How many are done."""
@@ -171,12 +171,12 @@ def arguments_of(recipe: RecoveryConfig, folder: str, seed: int, title: str, ste
         run_name=title,
         num_train_epochs=recipe.epochs,
         learning_rate=recipe.learning_rate,
-        per_device_train_batch_size=-(-recipe.batch_size // several()),
+        per_device_train_batch_size=-(-recipe.batch_size // process_count()),
         warmup_steps=recipe.warmup,  # below 1: a share of all steps
         weight_decay=recipe.weight_decay,
         bf16=precision == "bfloat16",
         fp16=precision == "float16",
-        use_cpu=several() > 1 and not torch.cuda.is_available(),
+        use_cpu=process_count() > 1 and not torch.cuda.is_available(),
         average_tokens_across_devices=False,  # with it, two processes would double the loss
         save_strategy="no",
         report_to=list(recipe.tracking) or "none",
@@ -236,7 +236,7 @@ class EarlyStop(TrainerCallback):
         control.should_training_stop = self.since >= self.patience
 
     def on_save(self, args: object, state: TrainerState, control: object, **_: object) -> None:
-        if self.checkpoints and first():
+        if self.checkpoints and is_main_process():
             own = {name: tensor.clone() for name, tensor in self.kept.items()}  # tied ones are stored twice
             said = {"best": repr(self.best), "since": str(self.since)}
             save_file(own, place(self.checkpoints, state.global_step) / BEST, said)

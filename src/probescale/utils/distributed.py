@@ -21,34 +21,34 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 Given = TypeVar("Given")
 Found = TypeVar("Found")
-PATIENCE = timedelta(days=30)  # the others wait while the first one probes, or reads its data
+TIMEOUT = timedelta(days=30)  # the others wait while the first one probes, or reads its data
 _joined = False  # this process leads or follows; a program of others that was launched so does neither
 _sharing = False
 
 
-def started() -> int:
+def world_size() -> int:
     """How many processes the launcher started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def several() -> int:
+def process_count() -> int:
     """How many processes work together."""
-    return started() if _joined else 1
+    return world_size() if _joined else 1
 
 
-def first() -> bool:
+def is_main_process() -> bool:
     return int(os.environ.get("RANK", "0")) == 0
 
 
-def sharing() -> bool:
-    """Whether all processes are in the same call, which share() began."""
+def in_shared_call() -> bool:
+    """Whether all processes are in the same call, which run_on_all() began."""
     return _sharing
 
 
-def share(function: Callable[P, Found], *given: P.args, **named: P.kwargs) -> Found:
+def run_on_all(function: Callable[P, Found], *given: P.args, **named: P.kwargs) -> Found:
     """Call it in all processes at once; in the first one, what its call gives. Functions of modules only."""
     global _sharing
-    if several() == 1 or _sharing:
+    if process_count() == 1 or _sharing:
         return function(*given, **named)
     _tell((function, given, named))
     _sharing = True
@@ -58,7 +58,7 @@ def share(function: Callable[P, Found], *given: P.args, **named: P.kwargs) -> Fo
         _sharing = False
 
 
-def in_turn(work: Callable[[Given], Found], items: Iterable[Given]) -> Iterator[Found]:
+def map_over_processes(work: Callable[[Given], Found], items: Iterable[Given]) -> Iterator[Found]:
     """work(item) for every item, in order; in a shared call every process does its part, and all get everything."""
     if not _sharing:
         yield from map(work, items)
@@ -66,11 +66,11 @@ def in_turn(work: Callable[[Given], Found], items: Iterable[Given]) -> Iterator[
     from accelerate.utils import gather_object
 
     own, rest = int(os.environ["RANK"]), iter(items)
-    while group := list(islice(rest, several())):
+    while group := list(islice(rest, process_count())):
         yield from gather_object([work(group[own])] if own < len(group) else [])
 
 
-def agreed(said: bool) -> bool:
+def broadcast_from_main(said: bool) -> bool:
     """In a shared call, what the first process says, in all of them."""
     if not _sharing:
         return said
@@ -81,19 +81,19 @@ def agreed(said: bool) -> bool:
     return heard[0]
 
 
-def on_own_device(model: nn.Module) -> None:
+def move_to_own_device(model: nn.Module) -> None:
     """What came from another process is where that one had it."""
     if _sharing:
         model.to(_state().device)
 
 
 @contextmanager
-def leading() -> Iterator[None]:
+def main_process() -> Iterator[None]:
     """Around the first process's command: at its good end the others may go."""
     global _joined
     code: object = 0
     _joined = True
-    if several() > 1:
+    if process_count() > 1:
         _state()  # before a library makes one that knows of this process alone
     try:
         yield
@@ -104,12 +104,12 @@ def leading() -> Iterator[None]:
         code = 1
         raise
     finally:
-        if several() > 1 and not code:
+        if process_count() > 1 and not code:
             _tell(None)
         _joined = False
 
 
-def follow() -> None:
+def serve_main_process() -> None:
     """Do one's part of whatever the first process shares, until it is done."""
     global _joined, _sharing
     from accelerate.utils import broadcast_object_list
@@ -141,10 +141,10 @@ def _state():  # noqa: ANN202 - accelerate's, imported when it is needed
     import torch
     from accelerate import PartialState
 
-    state = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
-    if state.num_processes != several():
+    state = PartialState(cpu=not torch.cuda.is_available(), timeout=TIMEOUT)
+    if state.num_processes != process_count():
         raise UserError(
-            f"{several()} processes were started, and {state.num_processes} found each other",
+            f"{process_count()} processes were started, and {state.num_processes} found each other",
             hint="start them with torchrun on CPUs, with `accelerate launch` on GPUs",
         )
     return state
