@@ -29,10 +29,10 @@ def cache_clear(
 ) -> None:
     """Remove entries. What another process is computing stays."""
     from probescale.utils.cache import clear
-    from probescale.utils.files import size_text
+    from probescale.utils.files import format_size
 
     count, size = clear(older_than)
-    show(f"removed {count} entries, {size_text(size)}")
+    show(f"removed {count} entries, {format_size(size)}")
 
 
 class Listing(str, Enum):

@@ -136,12 +136,12 @@ def predict(
 
 @contextmanager
 def _written(out: Path | None) -> Iterator[TextIO]:
-    from probescale.utils.files import whole_file
+    from probescale.utils.files import atomic_file
 
     if out is None:
         yield sys.stdout
         return
-    with whole_file(out) as partial, partial.open("w", encoding="utf-8", newline="") as target:
+    with atomic_file(out) as partial, partial.open("w", encoding="utf-8", newline="") as target:
         yield target
 
 
@@ -191,13 +191,13 @@ def push(
     """Upload a model to the hub, card and all, as the account of `hf auth login`."""
     from probescale.deploy.push import files_of
     from probescale.deploy.push import push as upload
-    from probescale.utils.files import size_text
+    from probescale.utils.files import format_size
 
     folder = model / "model" if (model / "model" / "config.json").is_file() else model
     paths = files_of(folder)
     if dry_run:
         for path in paths:
-            show(f"{path.relative_to(folder)}  {size_text(path.stat().st_size)}")
+            show(f"{path.relative_to(folder)}  {format_size(path.stat().st_size)}")
         show(f"{len(paths)} files would go to {repo}")
         return
     show(upload(folder, repo, private=private))

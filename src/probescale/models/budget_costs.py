@@ -17,7 +17,7 @@ from probescale.models.family import Family
 from probescale.models.heads import Head, build_empty
 from probescale.models.latency import measure_latency
 from probescale.models.parameters import Parameters
-from probescale.utils.files import size_text
+from probescale.utils.files import format_size
 from probescale.utils.progress import waiting
 
 
@@ -64,7 +64,7 @@ def _random(config: PreTrainedConfig, family: Family, head: Head) -> PreTrainedM
     needed, free = 4 * sum(p.numel() for p in empty.parameters()), psutil.virtual_memory().available
     if needed > 0.8 * free:
         raise UserError(
-            f"measuring time needs {size_text(needed)} of memory, {size_text(free)} are free",
+            f"measuring time needs {format_size(needed)} of memory, {format_size(free)} are free",
             field="--budget",
             hint="use a budget in parameters, GFLOPs or MB",
         )

@@ -20,7 +20,7 @@ from probescale.models.loading import LoadedModel, fingerprint, no_weights, quie
 from probescale.models.proof.comparison import FolderCheck, Proof, check_folder, folder_check, load_options
 from probescale.models.proof.reference import answers
 from probescale.models.tokenizers import as_new
-from probescale.utils.files import check_output_folder, whole_folder, write_json, write_text
+from probescale.utils.files import atomic_folder, check_output_folder, write_json, write_text
 from probescale.utils.progress import waiting
 from probescale.utils.resources import told_of
 
@@ -96,7 +96,7 @@ def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, 
     folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[RECORD])
     model, family = loaded.model, loaded.family
     params = count_parameters(model, family).total
-    with told_of(folder), whole_folder(folder) as partial:
+    with told_of(folder), atomic_folder(folder) as partial:
         check = folder_check(loaded, answers(model, family), params, partial)
         write_model(loaded, partial)
         proof = prove(check)

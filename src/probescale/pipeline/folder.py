@@ -13,7 +13,14 @@ from filelock import FileLock
 
 from probescale.config import RunConfig
 from probescale.errors import ProofFailed, UserError
-from probescale.utils.files import check_output_folder, put_in_place, remove_folder, sweep, whole_folder, write_text
+from probescale.utils.files import (
+    atomic_folder,
+    check_output_folder,
+    remove_folder,
+    remove_leftovers,
+    replace_folder,
+    write_text,
+)
 from probescale.utils.progress import console
 from probescale.utils.sources import try_lock
 from probescale.utils.yaml_files import to_yaml
@@ -68,7 +75,7 @@ def _filled(out: Path, config: RunConfig, made: dict[str, Any], **asked: object)
     if mark.is_file() and mark.read_text(encoding="utf-8") == identity:
         console.print(f"going on with the interrupted run in {work}")
     else:
-        with whole_folder(work) as new:
+        with atomic_folder(work) as new:
             write_text(new / MARK, identity)
             write_text(new / "config.yaml", to_yaml(config))
     try:
@@ -78,13 +85,13 @@ def _filled(out: Path, config: RunConfig, made: dict[str, Any], **asked: object)
     except UserError:
         remove_folder(work)  # nothing here is worth going on with
         raise
-    put_in_place(work, out)
+    replace_folder(work, out)
     remove_folder(out / INNER, beside=out)
 
 
 def _sweep_all(out: Path, work: Path) -> None:
     """No other process works here: what has a temporary name was left by one that was killed."""
-    sweep(out)
-    sweep(work)
+    remove_leftovers(out)
+    remove_leftovers(work)
     for path in work.rglob(".*.tmp"):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)

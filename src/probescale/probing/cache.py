@@ -23,7 +23,7 @@ from filelock import FileLock
 
 from probescale.errors import MachineError
 from probescale.utils.cache import cache_limit, keep_within
-from probescale.utils.files import size_text, write_json
+from probescale.utils.files import format_size, write_json
 from probescale.utils.progress import console
 from probescale.utils.sources import features_dir, try_lock
 
@@ -199,7 +199,7 @@ class Store:
         free = shutil.disk_usage(self.root).free
         if needed > free:
             raise MachineError(
-                f"the representations need {size_text(needed)}, but {self.root} has {size_text(free)} left",
+                f"the representations need {format_size(needed)}, but {self.root} has {format_size(free)} left",
                 hint=f"use fewer examples, or {self.elsewhere}",
             )
         return Writer(self.root / f"{key}.partial", widths, inputs, words, durable=self.durable)

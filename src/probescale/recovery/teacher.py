@@ -18,7 +18,7 @@ from probescale.recovery.inputs import Data, Inputs, inputs_of
 from probescale.recovery.predict import answers_of
 from probescale.tasks.unlabelled import joined
 from probescale.utils.distributed import is_main_process, run_on_all
-from probescale.utils.files import whole_folder
+from probescale.utils.files import atomic_folder
 
 WEIGHTS = "model.safetensors"
 
@@ -57,7 +57,7 @@ def teach(
 ) -> Lessons:
     """Ask the teacher about everything, and keep its answers in a folder; its states and weights where wanted."""
     inputs = inputs_of(teacher.tokenizer, joined(train, unlabelled), max_length)
-    with whole_folder(folder) as partial:
+    with atomic_folder(folder) as partial:
         run_on_all(_ask, teacher, inputs, partial, states=states, batch_tokens=batch_tokens)
         if weights:
             save_model(teacher.model, str(partial / WEIGHTS))

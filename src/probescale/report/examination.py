@@ -17,7 +17,7 @@ from probescale.models.loading import check_local_model, weight_files
 from probescale.models.parameters import Parameters
 from probescale.selection.budget import parse_budget
 from probescale.selection.select import select
-from probescale.utils.files import Record, size_text
+from probescale.utils.files import Record, format_size
 from probescale.utils.sources import is_local, model_folder
 from probescale.utils.yaml_files import parse, to_yaml
 
@@ -131,7 +131,7 @@ def _weights(what: Architecture) -> tuple[str, list[str]]:
         return UNUSABLE, [f"{error.message}; {error.hint}" if error.hint else error.message]
     stored = str(getattr(what.config, "dtype", None) or "float32").removeprefix("torch.")
     stored = "quantised, computed in float32" if files[0].suffix == ".gguf" else stored
-    size = size_text(sum(path.stat().st_size for path in files))
+    size = format_size(sum(path.stat().st_size for path in files))
     return f"{len(files)} file{'s' if len(files) > 1 else ''} ({files[0].suffix[1:]}, {stored}), {size}", []
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probescale.probing.scores import ProbeResult, ProbeScores
-from probescale.utils.files import whole_file
+from probescale.utils.files import atomic_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +42,7 @@ def drawing(stem: Path, size: tuple[float, float] = (7.2, 4.2)) -> Iterator[tupl
         yield figure, paths
         for path, kind in zip(paths, FORMATS, strict=True):
             date = {"Date": None} if kind == "svg" else {}
-            with whole_file(path) as partial:
+            with atomic_file(path) as partial:
                 figure.savefig(partial, format=kind, dpi=150, metadata=date)
 
 

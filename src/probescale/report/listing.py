@@ -11,7 +11,7 @@ from probescale.tasks.builtin import builtin_tasks
 from probescale.tasks.metrics import METRICS
 from probescale.tasks.structural import PROPERTIES
 from probescale.utils.cache import entries
-from probescale.utils.files import size_text
+from probescale.utils.files import format_size
 from probescale.utils.sources import cache_dir
 
 
@@ -24,8 +24,8 @@ def listing(what: str) -> Table:
 def cache_table() -> Table:
     """What the cache holds, last used first, and all of it together."""
     found = entries()
-    rows = [(e.name.split("/")[-1], e.about, size_text(e.size), _age(time.time() - e.used)) for e in found]
-    title = f"{cache_dir()}: {len(found)} entries, {size_text(sum(e.size for e in found))}"
+    rows = [(e.name.split("/")[-1], e.about, format_size(e.size), _age(time.time() - e.used)) for e in found]
+    title = f"{cache_dir()}: {len(found)} entries, {format_size(sum(e.size for e in found))}"
     return Table(title, ("entry", "what", "size", "last used"), tuple(rows), words=2)
 
 

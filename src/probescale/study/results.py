@@ -15,7 +15,7 @@ from probescale.selection.evidence import evidence_of
 from probescale.selection.select import Selection
 from probescale.study.cells import Cell
 from probescale.study.folder import StudyFolder
-from probescale.utils.files import whole_file
+from probescale.utils.files import atomic_file
 
 ORIGINAL = "original"  # stands where a row of a subnetwork has its strategy
 
@@ -140,7 +140,7 @@ def write_results(folder: Path, results: Results) -> None:
     import pandas as pd
 
     table = pd.DataFrame([row.model_dump() for row in results.rows], columns=list(Row.model_fields))
-    with whole_file(folder / "results.csv") as partial:
+    with atomic_file(folder / "results.csv") as partial:
         table.to_csv(partial, index=False, lineterminator="\n")
-    with whole_file(folder / "results.parquet") as partial:
+    with atomic_file(folder / "results.parquet") as partial:
         table.to_parquet(partial, index=False)

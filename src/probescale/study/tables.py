@@ -13,7 +13,7 @@ from probescale.study.cells import Study
 from probescale.study.planning import Estimate
 from probescale.study.results import ORIGINAL, Results, Row
 from probescale.study.scheduling import Progress
-from probescale.utils.files import size_text
+from probescale.utils.files import format_size
 
 SHOWN = 8  # running jobs in the live table
 
@@ -121,6 +121,6 @@ def plan_notes(study: Study, found: Estimate) -> list[str]:
     total, workers = sum(found.seconds.values()), study.settings.workers
     how = "one at a time" if workers == 1 else f"{workers} at a time, if the cores are not what limits them"
     return [
-        f"about {time_text(total / workers)} on this machine, {how}; {size_text(found.disk)} of disk",
+        f"about {time_text(total / workers)} on this machine, {how}; {format_size(found.disk)} of disk",
         "Layers are chosen when the study runs: times go by the most that a budget allows.",
     ]

@@ -19,7 +19,7 @@ from pyarrow import csv, ipc, parquet
 
 from probescale.errors import Problems, UserError, did_you_mean, first_line
 from probescale.utils.archives import TIMES, most_unpacked, read_gzip
-from probescale.utils.files import size_text
+from probescale.utils.files import format_size
 from probescale.utils.progress import console
 from probescale.utils.sources import hub_bars_only_in_a_terminal, hub_unreachable, local_path
 
@@ -141,7 +141,7 @@ def _is_text(row: object) -> bool:
 def read_parquet(path: Path) -> Columns:
     rows = parquet.read_metadata(path).num_rows
     if rows > most_unpacked(path) // TIMES:  # a column of one value takes no room, however long it is
-        raise ValueError(f"it says that it has {rows:,} rows, and has {size_text(path.stat().st_size)}")
+        raise ValueError(f"it says that it has {rows:,} rows, and has {format_size(path.stat().st_size)}")
     return _sound(parquet.read_table(path))
 
 

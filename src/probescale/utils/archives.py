@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probescale.errors import UserError, first_line
-from probescale.utils.files import size_text
+from probescale.utils.files import format_size
 
 TIMES = 100  # as large as the archive itself: text becomes ten times smaller, weights hardly at all
 SMALL = 100_000_000  # bytes that are never too many
@@ -30,7 +30,7 @@ def read_gzip(path: Path) -> bytes:
     with gzip.open(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise ValueError(f"it unpacks to more than {size_text(most)}, {TIMES} times its own size; unpack it yourself")
+        raise ValueError(f"it unpacks to more than {format_size(most)}, {TIMES} times its own size; unpack it yourself")
     return data
 
 
@@ -70,12 +70,12 @@ def _check(members: Sequence[zipfile.ZipInfo], archive: Path, free: int, *, fiel
     size, most = sum(one.file_size for one in members), most_unpacked(archive)
     if size > most:
         raise UserError(
-            f"{archive.name} is {size_text(archive.stat().st_size)} and would unpack to {size_text(size)}",
+            f"{archive.name} is {format_size(archive.stat().st_size)} and would unpack to {format_size(size)}",
             field=field,
             hint=f"at most {TIMES} times its own size is unpacked; do it yourself, and give the local path",
         )
     if size > free:
         raise UserError(
-            f"{archive.name} would unpack to {size_text(size)}, and {size_text(free)} are free", field=field,
+            f"{archive.name} would unpack to {format_size(size)}, and {format_size(free)} are free", field=field,
             hint="make room, or set PROBESCALE_CACHE to another disk",
         )  # fmt: skip

@@ -43,7 +43,7 @@ class Record(BaseModel):
 
 def write_text(path: Path, text: str) -> None:
     """Write beside the target, then rename over it."""
-    with whole_file(path) as partial:
+    with atomic_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
@@ -63,10 +63,10 @@ def read_json(path: Path, *, field: str) -> Any:  # noqa: ANN401
 
 
 @contextmanager
-def whole_file(target: Path) -> Iterator[Path]:
+def atomic_file(target: Path) -> Iterator[Path]:
     """A file to write that takes the target's name only when the block ends without an error."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    sweep(target)
+    remove_leftovers(target)
     partial = _beside(target, "new")
     try:
         yield partial
@@ -79,20 +79,20 @@ def whole_file(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
+def atomic_folder(target: Path) -> Iterator[Path]:
     """A folder to fill that takes the target's name only when the block ends without an error."""
-    sweep(target)
+    remove_leftovers(target)
     partial = _beside(target, "new")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
         yield partial
-        put_in_place(partial, target)
+        replace_folder(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def put_in_place(folder: Path, target: Path) -> None:
+def replace_folder(folder: Path, target: Path) -> None:
     """The folder takes the target's name. What had it before is there until then, and never half gone."""
     old = _beside(target, "old")
     if target.exists():
@@ -109,7 +109,7 @@ def remove_folder(folder: Path, beside: Path | None = None) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def sweep(target: Path) -> None:
+def remove_leftovers(target: Path) -> None:
     """Away with what processes that were killed left beside the target."""
     for path in target.parent.glob(f".{glob.escape(target.name)}.{HOST}-*.tmp"):
         process = path.name.rsplit("-", 1)[1].split(".")[0]
@@ -161,7 +161,7 @@ def _check_parent(path: Path, field: str) -> None:
         raise UserError(f'nothing can be written in "{existing}"', field=field, hint="choose another place")
 
 
-def sha256_of(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
@@ -169,9 +169,9 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def size_text(size: float) -> str:
+def format_size(size: float) -> str:
     """
-    >>> size_text(1_234_567)
+    >>> format_size(1_234_567)
     '1.2 MB'
     """
     for unit in ("B", "kB", "MB", "GB"):

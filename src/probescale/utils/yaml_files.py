@@ -13,7 +13,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from probescale.errors import Problems, UserError, did_you_mean
-from probescale.utils.files import size_text
+from probescale.utils.files import format_size
 
 M = TypeVar("M", bound=BaseModel)
 LARGEST = 1_000_000  # bytes of a configuration; values and letters, where its aliases are written out
@@ -24,7 +24,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on names that are too long
         raise UserError(f'"{path}" is not a file', field="CONFIG", hint="give a YAML file; configs/ has examples")
     if path.stat().st_size > LARGEST:
-        raise UserError(f"{path} has {size_text(path.stat().st_size)}, which no configuration has", field="CONFIG")
+        raise UserError(f"{path} has {format_size(path.stat().st_size)}, which no configuration has", field="CONFIG")
     raw = _yaml_value(path.read_bytes(), str(path), field="CONFIG")
     if not isinstance(raw, dict):
         raise UserError(f"{path} holds no settings", field="CONFIG", hint="start from a file in configs/")
