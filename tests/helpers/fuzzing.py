@@ -24,7 +24,7 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 from probescale.errors import ProbeScaleError
-from probescale.utils.resources import shortage
+from probescale.utils.resources import find_shortage
 
 T = TypeVar("T")
 CASES = int(os.environ.get("PROBESCALE_FUZZ", "0"))
@@ -85,7 +85,7 @@ def answered(work: Callable[[], T]) -> T | None:
     try:
         return work()
     except ProbeScaleError as error:
-        said, short = str(error), shortage(error)
+        said, short = str(error), find_shortage(error)
     assert short is None, "memory or disk was used up"
     assert said.strip()
     assert len(said) <= LONGEST_ERROR

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer, models
 from helpers.limits import limited
 from probescale.errors import MachineError, Problems, UserError
 from probescale.utils.files import write_text
-from probescale.utils.resources import shortage, told_of
+from probescale.utils.resources import find_shortage, report_shortage
 
 HUGE = 1 << 50
 WRITES = {
@@ -37,7 +37,7 @@ WITHOUT_MEMORY = {
 
 @pytest.mark.parametrize("library", WRITES)
 def test_a_file_that_may_not_grow(library, tmp_path):
-    with limited(resource.RLIMIT_FSIZE, 1000), pytest.raises(MachineError) as found, told_of(Path("here")):
+    with limited(resource.RLIMIT_FSIZE, 1000), pytest.raises(MachineError) as found, report_shortage(Path("here")):
         WRITES[library](tmp_path / "file.npy")
     what = "the disk is full" if library == "numpy" else "a file would be larger than files may be here"
     assert str(found.value).startswith(f"here: {what}\n  next: ")
@@ -53,17 +53,17 @@ def test_a_file_that_may_not_grow(library, tmp_path):
 )
 def test_a_full_disk(error):
     """As it shows on a small tmpfs, which takes root to make."""
-    assert str(shortage(error, Path("here"))).startswith("here: the disk is full\n  next: free some space")
+    assert str(find_shortage(error, Path("here"))).startswith("here: the disk is full\n  next: free some space")
 
 
 @pytest.mark.parametrize("library", WITHOUT_MEMORY)
 def test_no_memory(library):
-    with pytest.raises(MachineError, match="there is not enough memory"), told_of(Path("here")):
+    with pytest.raises(MachineError, match="there is not enough memory"), report_shortage(Path("here")):
         list(WITHOUT_MEMORY[library]())  # type: ignore[call-overload]
 
 
 def test_a_file_that_is_named_stays_named():
-    short = shortage(OSError(errno.ENOSPC, "No space left on device", "there/scores.json"), Path("here"))
+    short = find_shortage(OSError(errno.ENOSPC, "No space left on device", "there/scores.json"), Path("here"))
     assert str(short).startswith("there/scores.json: the disk is full")
 
 
@@ -71,13 +71,13 @@ def test_an_error_that_stands_for_a_shortage_is_one():
     wrong = UserError("this is no model")
     wrong.__cause__ = RuntimeError("unable to open file </a/b> in read-only mode: Too many open files (24)")
     for error in (wrong, Problems([UserError("another"), wrong])):
-        assert "too many files are open" in str(shortage(error))
+        assert "too many files are open" in str(find_shortage(error))
 
 
 def test_what_a_user_wrote_is_not_taken_for_a_shortage():
-    assert shortage(UserError('the label "out of memory (os error 28)" is not known')) is None
-    assert shortage(ValueError("something else")) is None
-    assert shortage(PermissionError(errno.EACCES, "Permission denied", "x")) is None
+    assert find_shortage(UserError('the label "out of memory (os error 28)" is not known')) is None
+    assert find_shortage(ValueError("something else")) is None
+    assert find_shortage(PermissionError(errno.EACCES, "Permission denied", "x")) is None
 
 
 def test_a_file_that_cannot_be_written_whole_tells_its_name(tmp_path, monkeypatch):

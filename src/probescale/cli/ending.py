@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 
 from probescale.errors import MachineError, ProbeScaleError, Problems, UserError
 from probescale.utils.distributed import is_main_process
-from probescale.utils.resources import shortage
+from probescale.utils.resources import find_shortage
 from probescale.utils.signals import Stopped, stoppable
 
 LONG = ("run", "smallest", "probe", "study")  # what they did is kept, and not done again
@@ -29,7 +29,7 @@ def told() -> Iterator[None]:
                 print(f"stopped; {GOES_ON if _is_long() else 'nothing half done is left'}", file=sys.stderr, flush=True)
         raise SystemExit(stop.code) from None
     except Exception as error:
-        found = shortage(error) or _wrong(error)
+        found = find_shortage(error) or _wrong(error)
         if found is None:
             raise
         if isinstance(found, MachineError):

@@ -13,7 +13,7 @@ import torch
 
 from probescale.errors import MachineError
 from probescale.utils.progress import console
-from probescale.utils.resources import MEMORY, out_of_memory
+from probescale.utils.resources import MEMORY_HINT, is_out_of_memory
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Portions:
                     found.append(work(part))
                 return found
             except Exception as error:
-                if not out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
                 if part.stop - part.start <= 1:
                     raise _too_long(int(texts[part.start]) + 1, tokens) from error
@@ -65,7 +65,7 @@ def _too_long(text: int, tokens: int) -> MachineError:
     return MachineError(
         f"there is not enough memory for text {text} alone, {tokens} tokens with its padding",
         field="model.max_length",
-        hint=MEMORY,
+        hint=MEMORY_HINT,
     )
 
 

@@ -22,7 +22,7 @@ from probescale.models.proof.reference import answers
 from probescale.models.tokenizers import as_new
 from probescale.utils.files import atomic_folder, check_output_folder, write_json, write_text
 from probescale.utils.progress import waiting
-from probescale.utils.resources import told_of
+from probescale.utils.resources import report_shortage
 
 RECORD = "probescale.json"
 
@@ -96,7 +96,7 @@ def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, 
     folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[RECORD])
     model, family = loaded.model, loaded.family
     params = count_parameters(model, family).total
-    with told_of(folder), atomic_folder(folder) as partial:
+    with report_shortage(folder), atomic_folder(folder) as partial:
         check = folder_check(loaded, answers(model, family), params, partial)
         write_model(loaded, partial)
         proof = prove(check)

@@ -46,7 +46,7 @@ from probescale.tasks.task import Task, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
 from probescale.utils.files import write_json, write_text
 from probescale.utils.progress import console
-from probescale.utils.resources import told_of
+from probescale.utils.resources import report_shortage
 
 
 def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, ground: Path | None = None) -> RunResult:
@@ -58,7 +58,7 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, ground: 
     out = check_run_folder(out, overwrite=overwrite)
     task, loaded = prepare(config)
     made = provenance(loaded, task, config.seed)
-    with work_folder(out, config, made) as work, told_of(work):
+    with work_folder(out, config, made) as work, report_shortage(work):
         costs = _costs(work / "costs.json", loaded, config)
         shrinker = shrinker_of(loaded, task, config)
         ways = options(shrinker, config.shrink)
@@ -91,7 +91,7 @@ def lay_ground(configs: Sequence[RunConfig], folder: Path) -> None:
     widest = max(configs, key=lambda config: most_layers(loaded.layers, room, config))
     config = widest.model_copy(update={"compare": tuple(names)})
     folder.mkdir(parents=True, exist_ok=True)
-    with told_of(folder):
+    with report_shortage(folder):
         scores_of(folder, loaded, task, config, provenance(loaded, task, first.seed), room)
         measurer = Measurer(folder, shrinker, Shrink(), task, first)
         measurer.measure("original", measurer.original)

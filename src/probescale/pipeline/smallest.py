@@ -27,7 +27,7 @@ from probescale.selection.select import Selection, describe, select
 from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import structure_of
 from probescale.tasks.task import Task
-from probescale.utils.resources import told_of
+from probescale.utils.resources import report_shortage
 
 FEWEST = 4  # sizes, to fit a law
 
@@ -63,7 +63,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     )
     task, loaded = prepare(config)
     made = provenance(loaded, task, config.seed)
-    with work_folder(out, config, made, keep=keep) as work, told_of(work):
+    with work_folder(out, config, made, keep=keep) as work, report_shortage(work):
         shrinker = shrinker_of(loaded, task, config)
         shrink = _one_way(options(shrinker, config.shrink))
         parameters = shrinker.parameters(shrink)

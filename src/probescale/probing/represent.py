@@ -36,7 +36,7 @@ from probescale.utils.distributed import (
     run_on_all,
 )
 from probescale.utils.progress import progress
-from probescale.utils.resources import DISK, number_of, shortage
+from probescale.utils.resources import DISK_ERRORS, find_errno, find_shortage
 
 BATCHES_KEPT = 8  # after so many, freed memory is given back
 Reader = Callable[[dict[str, Tensor], Callable[[int, Tensor], None]], None]  # (inputs, receive(site's number, state))
@@ -146,10 +146,10 @@ def _run(
                 writer.finish(store.root / key, about)
             give_back()
         except OSError as error:
-            hint = short.hint if (short := shortage(error)) else "check its permissions"
+            hint = short.hint if (short := find_shortage(error)) else "check its permissions"
             raise MachineError(
                 f"representations cannot be written to {store.root}: {error.strerror or first_line(error)}",
-                hint=f"{hint}, or {store.elsewhere}" if number_of(error) in DISK else hint,
+                hint=f"{hint}, or {store.elsewhere}" if find_errno(error) in DISK_ERRORS else hint,
             ) from error
 
 

@@ -11,7 +11,7 @@ from filelock import FileLock
 
 from probescale.errors import UserError
 from probescale.study.folder import StudyFolder
-from probescale.utils.resources import shortage
+from probescale.utils.resources import find_shortage
 from probescale.utils.sanitize import redacted
 from probescale.utils.signals import Stopped, stoppable
 
@@ -42,7 +42,7 @@ def attempt(folder: StudyFolder, job: str) -> int:
         folder.fail(job, str(wrong))
         return 2
     except Exception as error:
-        short = shortage(error)
+        short = find_shortage(error)
         folder.fail(job, redacted(str(short) if short else traceback.format_exc()))
         return 1
     return 0

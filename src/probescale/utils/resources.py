@@ -13,14 +13,14 @@ from probescale.errors import MachineError, ProbeScaleError, Problems
 _SPACE = "free some space, there and where temporary files go"
 _FILES = "raise the limit of open files (ulimit -n), or close other programs"
 MEMORY = "close other programs, or make model.max_length, probing.batch_tokens or recovery.batch_size smaller"
-SHORT = {  # error number -> what happened, what to do
+MESSAGES = {  # error number -> what happened, what to do
     errno.ENOSPC: ("the disk is full", _SPACE),
     errno.EDQUOT: ("the disk quota is used up", _SPACE),
     errno.EFBIG: ("a file would be larger than files may be here", "raise that limit (ulimit -f), or use another disk"),
     errno.EMFILE: ("too many files are open", _FILES),
     errno.ENFILE: ("too many files are open on this machine", _FILES),
     errno.EIO: ("the disk does not take or give what it should", "check the disk"),
-    errno.ENOMEM: ("there is not enough memory", MEMORY),
+    errno.ENOMEM: ("there is not enough memory", MEMORY_HINT),
 }
 DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _IN_WORDS = (  # of Arrow, of safetensors and tokenizers, of PyTorch
@@ -34,46 +34,46 @@ _NO_MEMORY = re.compile(
 )
 
 
-def shortage(error: BaseException, place: Path | None = None) -> MachineError | None:
+def find_shortage(error: BaseException, place: Path | None = None) -> MachineError | None:
     """The same in our words, if the machine ran out of something, or if that is what led to the error.
 
     `place`: where the disk is full, unless the error knows better.
     """
     if isinstance(error, MachineError):
         return error
-    number = number_of(error)
-    if number in SHORT:
-        what, hint = SHORT[number]
+    number = find_errno(error)
+    if number in MESSAGES:
+        what, hint = MESSAGES[number]
         where = getattr(error, "filename", None) or (place if number != errno.ENOMEM else None)
         return MachineError(f"{where}: {what}" if where else what, hint=hint)
     behind = error.problems if isinstance(error, Problems) else [error.__cause__] if error.__cause__ else []
-    return next((short for one in behind if (short := shortage(one, place))), None)
+    return next((short for one in behind if (short := find_shortage(one, place))), None)
 
 
 @contextmanager
-def told_of(place: Path) -> Iterator[None]:
+def report_shortage(place: Path) -> Iterator[None]:
     """What runs short while this place is written to is told as such, whatever a library makes of it."""
     try:
         yield
     except Exception as error:
-        short = shortage(error, place)
+        short = find_shortage(error, place)
         if short is None or short is error:
             raise
         raise short from error
 
 
-def out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Python, NumPy, PyTorch on a CPU or GPU, ONNX Runtime: there was no memory for what was asked."""
     return isinstance(error, MemoryError) or bool(_NO_MEMORY.search(str(error)))
 
 
-def number_of(error: BaseException) -> int | None:
+def find_errno(error: BaseException) -> int | None:
     """The system's number of an error. Our own messages are not searched: they quote what users wrote."""
     if isinstance(error, ProbeScaleError):
         return None
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno
-    if out_of_memory(error):
+    if is_out_of_memory(error):
         return errno.ENOMEM
     if isinstance(error, OSError) and _CUT_SHORT.search(str(error)):
         return errno.ENOSPC
