@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
-from probescale.utils.sanitize import redacted
+from probescale.utils.sanitize import redact_secrets
 
 T = TypeVar("T")
 LONGEST = 2000  # letters of a message; what it quotes may be a megabyte
@@ -21,7 +21,11 @@ class ProbeScaleError(Exception):
     """
 
     def __init__(self, message: str, *, field: str = "", hint: str = "") -> None:
-        self.message, self.field, self.hint = _short(redacted(message)), _short(field), _short(redacted(hint))
+        self.message, self.field, self.hint = (
+            _short(redact_secrets(message)),
+            _short(field),
+            _short(redact_secrets(hint)),
+        )
         super().__init__(self.message)
 
     def __str__(self) -> str:

@@ -160,9 +160,9 @@ def test_modules_in_the_current_folder_are_not_run(tmp_path):
         (tmp_path / f"{name}.py").write_text("open('executed', 'w').close()\n")
     program = """
 import os, subprocess, sys
-from probescale.utils.subprocesses import module, python
+from probescale.utils.subprocesses import module_command, python_command
 os.chdir(sys.argv[1])
-for words in (module("pip", "--version"), python("import json, probescale; print(probescale.__file__)")):
+for words in (module_command("pip", "--version"), python_command("import json, probescale; print(probescale.__file__)")):
     print(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
 """
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from helpers.data import labelled_rows
-from probescale.utils.signals import Stopped, stoppable
+from probescale.utils.signals import Stopped, stop_on_signals
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_stopped_command_leaves_nothing(cli, command, number, model_folder, te
 def test_a_program_under_nohup_outlives_its_terminal():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with stoppable():
+        with stop_on_signals():
             signal.raise_signal(signal.SIGHUP)
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
@@ -61,7 +61,7 @@ def test_a_program_under_nohup_outlives_its_terminal():
 
 def test_what_was_set_for_signals_is_so_again():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Stopped), stoppable():
+    with pytest.raises(Stopped), stop_on_signals():
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from probescale.errors import MachineError, ProbeScaleError, Problems, UserError
 from probescale.utils.distributed import is_main_process
 from probescale.utils.resources import find_shortage
-from probescale.utils.signals import Stopped, stoppable
+from probescale.utils.signals import Stopped, stop_on_signals
 
 LONG = ("run", "smallest", "probe", "study")  # what they did is kept, and not done again
 GOES_ON = "the same command goes on from here"
@@ -21,7 +21,7 @@ GOES_ON = "the same command goes on from here"
 @contextmanager
 def told() -> Iterator[None]:
     try:
-        with stoppable():
+        with stop_on_signals():
             yield
     except Stopped as stop:
         with suppress(OSError):  # of a closed terminal, nobody listens any more

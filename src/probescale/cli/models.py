@@ -159,9 +159,9 @@ def extract(
     from probescale.utils.files import check_output_folder
 
     check_output_folder(out, overwrite=overwrite, markers=["probescale.json"])
-    from probescale.utils.progress import waiting
+    from probescale.utils.progress import spinner
 
-    with waiting("loading libraries"), quick_imports():
+    with spinner("loading libraries"), quick_imports():
         from probescale.pipeline.cut import cut_to_folder
         from probescale.report.cut import cut_lines
 

@@ -40,7 +40,7 @@ Out = Annotated[Path | None, typer.Option(help="Study folder.", show_default="ru
 def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa: B006 - typer reads it
     """Run every cell that is not done yet; the same command goes on after an interruption."""
     from probescale.study.cells import load_study
-    from probescale.utils.progress import waiting
+    from probescale.utils.progress import spinner
 
     folder = out or Path("runs") / config.stem
     if process_count() > 1:
@@ -49,7 +49,7 @@ def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa:
             field="study.workers",
             hint="start it once, without torchrun or `accelerate launch`",
         )
-    with waiting("checking every cell"):
+    with spinner("checking every cell"):
         wanted = load_study(config, set_)
         from probescale.study.folder import StudyFolder
         from probescale.study.report import write_study_report
@@ -104,11 +104,11 @@ class _live:  # noqa: N801 - used as a function
 def study_plan(config: Config, set_: Set = []) -> None:  # noqa: B006
     """Show the cells, the time they will take (a few batches are trained to measure it) and the disk they need."""
     from probescale.study.cells import load_study
-    from probescale.utils.progress import waiting
+    from probescale.utils.progress import spinner
 
-    with waiting("checking every cell"):
+    with spinner("checking every cell"):
         wanted = load_study(config, set_)
-    with waiting("training a few batches"):
+    with spinner("training a few batches"):
         from probescale.study.planning import estimate
         from probescale.study.tables import plan_notes, plan_table
 

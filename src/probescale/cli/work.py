@@ -28,11 +28,11 @@ def run(
 ) -> None:
     """Probe, select, cut, fine-tune and measure, as the configuration says."""
     from probescale.pipeline.validate import load_config
-    from probescale.utils.progress import waiting
+    from probescale.utils.progress import spinner
 
     folder = out or Path("runs") / config.stem
     settings = load_config(config, set_)
-    with waiting("loading libraries"):
+    with spinner("loading libraries"):
         from probescale.pipeline.run import run as run_pipeline
         from probescale.probing.score_files import load_scores
         from probescale.report.tables import comparison_table, layer_table
@@ -56,11 +56,11 @@ def smallest(
 ) -> None:
     """Find the smallest subnetwork that keeps a share of the original's metric: train few, measure all, stop."""
     from probescale.pipeline.validate import load_config
-    from probescale.utils.progress import waiting
+    from probescale.utils.progress import spinner
 
     folder = out or Path("runs") / f"{config.stem}-smallest"
     settings = load_config(config, [*set_, "selection.k=null", "selection.budget=100%"])  # theirs count nothing here
-    with waiting("loading libraries"):
+    with spinner("loading libraries"):
         from probescale.pipeline.smallest import parse_share
         from probescale.pipeline.smallest import smallest as find
         from probescale.report.tables import trace_notes, trace_table
@@ -94,7 +94,7 @@ def probe(
     """Score every layer for the task; writes scores.json and the figure beside it (SVG, PNG)."""
     from probescale.pipeline.validate import load_config
     from probescale.utils.files import check_output_file
-    from probescale.utils.progress import waiting
+    from probescale.utils.progress import spinner
 
     settings = load_config(config, set_)
     check_output_file(out)
@@ -102,7 +102,7 @@ def probe(
         raise UserError(
             f'"{out}" is where the figure goes', field="--out", hint="give the scores a name like scores.json"
         )
-    with waiting("loading libraries"):
+    with spinner("loading libraries"):
         from probescale.pipeline.allocation import options
         from probescale.pipeline.allocation import smallest as smallest_of
         from probescale.pipeline.evidence import gather

@@ -21,7 +21,7 @@ import psutil
 
 from probescale.deploy.inference import GRAPH, InferenceModel, open_model
 from probescale.errors import UserError
-from probescale.utils.subprocesses import python
+from probescale.utils.subprocesses import python_command
 
 SERVE = "from probescale.deploy.model_process import serve; serve(sys.argv[1], int(sys.argv[2]))"
 WEIGHTS = (".safetensors", ".onnx", ".data")
@@ -33,7 +33,7 @@ class ModelProcess:
     def __init__(self, source: str, threads: int) -> None:
         self.source, self.memory = source, 0  # bytes at most, beyond the libraries
         self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
-        words = python(SERVE, source, str(threads))
+        words = python_command(SERVE, source, str(threads))
         self.process = psutil.Popen(words, stdin=-1, stdout=-1, stderr=self.said, text=True)
 
     def __enter__(self) -> ModelProcess:

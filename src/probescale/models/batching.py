@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from probescale.utils.progress import waiting
+from probescale.utils.progress import spinner
 
 CHUNK = 1024  # texts tokenised at once: the tokenizer's own records take far more memory than the numbers kept
 
@@ -47,7 +47,7 @@ def encode(
     """Tokenise; `visit(number of the first text, encodings)` sees each chunk before its alignment is dropped."""
     parts: dict[str, list[np.ndarray]] = {}
     lengths: list[int] = []
-    with waiting("tokenising"):
+    with spinner("tokenising"):
         for first in range(0, len(texts), CHUNK):
             here = slice(first, first + CHUNK)
             encoded = tokenizer(

@@ -18,7 +18,7 @@ from probescale.models.heads import Head, build_empty
 from probescale.models.latency import measure_latency
 from probescale.models.parameters import Parameters
 from probescale.utils.files import format_size
-from probescale.utils.progress import waiting
+from probescale.utils.progress import spinner
 
 
 def costs_of(
@@ -55,7 +55,7 @@ def milliseconds_of(
 ) -> Cost:
     """Measured now, on this machine, in float32. Where no model is given one with random weights is built: as fast."""
     refuse_longer(length, family.longest_input(config))
-    with waiting("measuring this machine"):
+    with spinner("measuring this machine"):
         return measure_latency(model or _random(config, family, head), family, length, batch_size)
 
 

@@ -23,7 +23,7 @@ from probescale.models.family import Family, backbone_prefix
 from probescale.models.heads import PROBLEM_TYPES, Head, class_name, stock_class
 from probescale.models.layer_config import cut_config
 from probescale.models.tokenizers import gguf_options, load_tokenizer
-from probescale.utils.progress import console, waiting
+from probescale.utils.progress import console, spinner
 from probescale.utils.sources import model_folder
 
 _IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
@@ -247,7 +247,7 @@ def _load(
     if not gguf:
         options["use_safetensors"] = files[0].suffix == ".safetensors"
     try:
-        with waiting("loading the model"), quiet_transformers():
+        with spinner("loading the model"), quiet_transformers():
             loaded, info = cls.from_pretrained(  # type: ignore[attr-defined]
                 place,
                 local_files_only=True,

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from probescale.utils.progress import console
-from probescale.utils.subprocesses import python
+from probescale.utils.subprocesses import python_command
 
 Precision = Literal["auto", "float32", "bfloat16", "float16"]
 _TRY = """
@@ -40,4 +40,4 @@ def usable_precision(wished: Precision) -> Precision:
 @cache
 def _runs_here(name: str) -> bool:
     """Tried in a child: some virtual CPUs announce bfloat16 and die of it."""
-    return subprocess.run(python(_TRY.format(name=name)), capture_output=True, check=False).returncode == 0
+    return subprocess.run(python_command(_TRY.format(name=name)), capture_output=True, check=False).returncode == 0

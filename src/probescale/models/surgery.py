@@ -21,7 +21,7 @@ from probescale.models.proof.comparison import FolderCheck, Proof, check_folder,
 from probescale.models.proof.reference import answers
 from probescale.models.tokenizers import as_new
 from probescale.utils.files import atomic_folder, check_output_folder, write_json, write_text
-from probescale.utils.progress import waiting
+from probescale.utils.progress import spinner
 from probescale.utils.resources import report_shortage
 
 RECORD = "probescale.json"
@@ -128,7 +128,7 @@ def _generation_settings(model: PreTrainedModel, folder: Path) -> Iterator[None]
 
 
 def prove(check: FolderCheck) -> Proof:
-    with waiting("proving the cut in a fresh process"):
+    with spinner("proving the cut in a fresh process"):
         return check_folder(check)
 
 

@@ -34,7 +34,7 @@ from probescale.tasks.metrics import interval
 from probescale.tasks.task import Task
 from probescale.tasks.unlabelled import changed_copies, joined
 from probescale.utils.files import remove_folder, write_json
-from probescale.utils.progress import waiting
+from probescale.utils.progress import spinner
 
 TRACKED = "tracking"
 ANSWERS, SWAYED = ".answers.json", ".swayed.json"
@@ -87,7 +87,7 @@ class Measurer:
         model, losses = self.train(name, kept, whole=whole)
         predicted = predict(model, self.task.dev, max_length=self.config.model.max_length, title=f"evaluating: {name}")
         value = self.task.measure(self.task.gold, predicted)
-        with waiting("resampling"):
+        with spinner("resampling"):
             spread = interval(self.task.measure, self.task.gold, predicted, self.config.seed)
         against = value if original is None else original.value
         parameters = count_parameters(model.model, model.family)

@@ -12,7 +12,7 @@ from typing import Any
 from probescale.models.loading import LoadedModel
 from probescale.models.tokenizers import tokenizer_fingerprint
 from probescale.tasks.task import Task
-from probescale.utils.sanitize import redacted
+from probescale.utils.sanitize import redact_secrets
 
 _PACKAGES = ("probescale", "torch", "transformers", "scikit-learn", "numpy")
 
@@ -53,4 +53,4 @@ def command(argv: list[str]) -> str:
             next(rest, None)
         elif word != "--overwrite" and not word.startswith("--out="):
             kept.append(word)
-    return redacted(shlex.join([name, *kept]))
+    return redact_secrets(shlex.join([name, *kept]))

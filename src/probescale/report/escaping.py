@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from probescale.utils.sanitize import visible
+from probescale.utils.sanitize import escape_controls
 
 _MARKUP = re.compile(r"([\\`*\[\]<>|&~])")
 
@@ -15,7 +15,7 @@ def escaped(text: str) -> str:
     >>> print(escaped("a|b <img src=x>\n[c](d) top_k"))
     a\|b \<img src=x\> \[c\](d) top_k
     """
-    return _MARKUP.sub(r"\\\1", visible(" ".join(text.split())))
+    return _MARKUP.sub(r"\\\1", escape_controls(" ".join(text.split())))
 
 
 def code(text: str) -> str:
@@ -24,6 +24,6 @@ def code(text: str) -> str:
     >>> code("a"), code("`<b>`")
     ('`a`', '`` `<b>` ``')
     """
-    line = visible(" ".join(text.split()))
+    line = escape_controls(" ".join(text.split()))
     fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
     return f"{fence}{line}{fence}" if len(fence) == 1 else f"{fence} {line} {fence}"

@@ -8,7 +8,7 @@ import time
 
 from probescale.study.folder import StudyFolder
 from probescale.study.scheduling import Outcome
-from probescale.utils.subprocesses import module
+from probescale.utils.subprocesses import module_command
 
 PAUSE = 0.2  # seconds between two looks
 PATIENCE = 5.0  # seconds for a process to tidy up when it is stopped
@@ -39,7 +39,7 @@ class LocalEngine:
         threads = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         with self.folder.log(job).open("ab") as file:
             self.processes[job] = subprocess.Popen(
-                module("probescale.study.worker", str(self.folder.path), job),
+                module_command("probescale.study.worker", str(self.folder.path), job),
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,

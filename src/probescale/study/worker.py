@@ -12,8 +12,8 @@ from filelock import FileLock
 from probescale.errors import UserError
 from probescale.study.folder import StudyFolder
 from probescale.utils.resources import find_shortage
-from probescale.utils.sanitize import redacted
-from probescale.utils.signals import Stopped, stoppable
+from probescale.utils.sanitize import redact_secrets
+from probescale.utils.signals import Stopped, stop_on_signals
 
 
 def work(folder: StudyFolder, job: str) -> None:
@@ -43,14 +43,14 @@ def attempt(folder: StudyFolder, job: str) -> int:
         return 2
     except Exception as error:
         short = find_shortage(error)
-        folder.fail(job, redacted(str(short) if short else traceback.format_exc()))
+        folder.fail(job, redact_secrets(str(short) if short else traceback.format_exc()))
         return 1
     return 0
 
 
 if __name__ == "__main__":
     try:
-        with stoppable():
+        with stop_on_signals():
             code = attempt(StudyFolder(Path(sys.argv[1])), sys.argv[2])
     except Stopped as stop:
         code = stop.code

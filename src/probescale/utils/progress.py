@@ -18,7 +18,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from probescale.utils.sanitize import visible
+from probescale.utils.sanitize import escape_controls
 
 
 class PlainConsole(Console):
@@ -28,7 +28,7 @@ class PlainConsole(Console):
         super().__init__(markup=False, emoji=False, highlight=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:  # noqa: ANN401
-        return super().render_str(visible(text), **options)
+        return super().render_str(escape_controls(text), **options)
 
 
 console = PlainConsole(stderr=True)
@@ -56,7 +56,7 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def waiting(title: str) -> Iterator[None]:
+def spinner(title: str) -> Iterator[None]:
     """For a step whose length is not known: a spinner while it lasts."""
     if not console.is_terminal:
         yield

@@ -12,7 +12,7 @@ from probescale.errors import MachineError, ProbeScaleError, Problems
 
 _SPACE = "free some space, there and where temporary files go"
 _FILES = "raise the limit of open files (ulimit -n), or close other programs"
-MEMORY = "close other programs, or make model.max_length, probing.batch_tokens or recovery.batch_size smaller"
+MEMORY_HINT = "close other programs, or make model.max_length, probing.batch_tokens or recovery.batch_size smaller"
 MESSAGES = {  # error number -> what happened, what to do
     errno.ENOSPC: ("the disk is full", _SPACE),
     errno.EDQUOT: ("the disk quota is used up", _SPACE),
@@ -22,7 +22,7 @@ MESSAGES = {  # error number -> what happened, what to do
     errno.EIO: ("the disk does not take or give what it should", "check the disk"),
     errno.ENOMEM: ("there is not enough memory", MEMORY_HINT),
 }
-DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _IN_WORDS = (  # of Arrow, of safetensors and tokenizers, of PyTorch
     re.compile(r"\[errno (\d+)\]", re.IGNORECASE),
     re.compile(r"\(os error (\d+)\)"),

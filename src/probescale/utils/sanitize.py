@@ -1,4 +1,4 @@
-"""Text of others where people see it: control characters become visible, secrets do not."""
+"""Text of others where people see it: control characters become escape_controls, secrets do not."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _HUB_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{20,}")
 _URL_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""As it is, but for characters that would do something else than be shown; line breaks stay.
 
-    >>> visible("\x1b[31mred\u202e"), visible("ein Wörtchen\n")
+    >>> escape_controls("\x1b[31mred\u202e"), escape_controls("ein Wörtchen\n")
     ('\\x1b[31mred\\u202e', 'ein Wörtchen\n')
     """
     return text.translate(_VISIBLE)
 
 
-def redacted(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """Without hub tokens, and without the login of an address.
 
-    >>> redacted("https://me:word@huggingface.co/x, hf_abcdefghijklmnopqrstuvwxyz, hf_folder/train.csv")
+    >>> redact_secrets("https://me:word@huggingface.co/x, hf_abcdefghijklmnopqrstuvwxyz, hf_folder/train.csv")
     'https://...@huggingface.co/x, hf_..., hf_folder/train.csv'
     """
     return _HUB_TOKEN.sub("hf_...", _URL_LOGIN.sub("...@", text))

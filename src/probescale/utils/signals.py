@@ -19,7 +19,7 @@ class Stopped(BaseException):
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
+def stop_on_signals() -> Iterator[None]:
     """Signals raise Stopped while the block lasts. What is ignored stays so: `nohup` does that to SIGHUP."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number, handler in before.items():

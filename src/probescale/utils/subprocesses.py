@@ -8,11 +8,11 @@ import sys
 _ONLY_INSTALLED = "import sys; sys.path[:] = [place for place in sys.path if place]\n"  # "": the current folder
 
 
-def python(code: str, *words: str) -> list[str]:
+def python_command(code: str, *words: str) -> list[str]:
     """The command that runs code."""
     return [sys.executable, "-c", _ONLY_INSTALLED + code, *words]
 
 
-def module(name: str, *words: str) -> list[str]:
-    """As `python -m name`, which would look in the current folder first."""
-    return python(f"import runpy; runpy.run_module({name!r}, run_name='__main__', alter_sys=True)", *words)
+def module_command(name: str, *words: str) -> list[str]:
+    """As `python_command -m name`, which would look in the current folder first."""
+    return python_command(f"import runpy; runpy.run_module({name!r}, run_name='__main__', alter_sys=True)", *words)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probescale.errors import UserError
-from probescale.utils.subprocesses import python
+from probescale.utils.subprocesses import python_command
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -48,7 +48,7 @@ def open_session(path: Path, *, int8: bool) -> InferenceSession:
 @cache
 def can_run(path: Path) -> bool:
     """Whether a graph runs without killing its process."""
-    words = python(TRY, str(path))
+    words = python_command(TRY, str(path))
     return subprocess.run(words, capture_output=True, check=False, env=_quiet()).returncode >= 0
 
 
