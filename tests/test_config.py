@@ -11,7 +11,7 @@ from probescale.errors import Problems, UserError
 from probescale.pipeline.validate import check, load_config
 from probescale.study.cells import study_of
 from probescale.tasks.builtin import builtin_tasks, fill_in
-from probescale.utils.yaml_files import parse, read_yaml, set_value, to_yaml
+from probescale.utils.yaml_files import parse_section, read_yaml, set_value, to_yaml
 
 HOME = Path(__file__).parents[1]
 CONFIGS = sorted((HOME / "configs").rglob("*.yaml"))
@@ -30,9 +30,8 @@ def raw(model_folder, task_files):
 def test_shipped_configs_parse_and_say_how_to_run_them(path):
     verb = next((verb for verb in ("probe", "study") if path.name.startswith(verb)), "run")
     assert path.read_text().splitlines()[0].startswith(f"# probescale {verb} {path.relative_to(HOME)}")
-    config = (
-        study_of(read_yaml(path)).cells[0].config if verb == "study" else parse(fill_in(read_yaml(path)), RunConfig)
-    )
+    raw = read_yaml(path)
+    config = study_of(raw).cells[0].config if verb == "study" else parse_section(fill_in(raw), RunConfig)
     usual = "contiguous" if path.parent.name == "paper" else "stitched"
     assert config.selection.strategy == {"five_times_smaller.yaml": "tried"}.get(path.name, usual)
 
@@ -110,7 +109,7 @@ def test_single_problems(raw, key, value, says):
 
 def test_probe_weights_default_to_one_over_m():
     task = {"train": "a.csv", "probes": [{"name": "a"}, {"name": "b"}]}
-    config = parse({"model": {"source": "m"}, "task": task, "selection": {"k": 1}}, RunConfig)
+    config = parse_section({"model": {"source": "m"}, "task": task, "selection": {"k": 1}}, RunConfig)
     assert config.task.probe_weights() == {"a": 0.5, "b": 0.5}
 
 
@@ -127,7 +126,7 @@ def test_probe_weights_default_to_one_over_m():
 )
 def test_probe_weights_that_make_no_sense(probes, says):
     with pytest.raises(Problems, match=says):
-        parse(
+        parse_section(
             {"model": {"source": "m"}, "task": {"train": "a.csv", "probes": probes}, "selection": {"k": 1}}, RunConfig
         )
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from probescale.utils.sanitize import redact_secrets
 
 T = TypeVar("T")
-LONGEST = 2000  # letters of a message; what it quotes may be a megabyte
+MAX_LENGTH = 2000  # letters of a message; what it quotes may be a megabyte
 
 
 class ProbeScaleError(Exception):
@@ -21,11 +21,8 @@ class ProbeScaleError(Exception):
     """
 
     def __init__(self, message: str, *, field: str = "", hint: str = "") -> None:
-        self.message, self.field, self.hint = (
-            _short(redact_secrets(message)),
-            _short(field),
-            _short(redact_secrets(hint)),
-        )
+        self.message = _shorten(redact_secrets(message))
+        self.field, self.hint = _shorten(field), _shorten(redact_secrets(hint))
         super().__init__(self.message)
 
     def __str__(self) -> str:
@@ -33,8 +30,8 @@ class ProbeScaleError(Exception):
         return f"{where}{self.message}" + (f"\n  next: {self.hint}" if self.hint else "")
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]} ... {text[-LONGEST // 2 :]}"
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH // 2]} ... {text[-MAX_LENGTH // 2 :]}"
 
 
 class UserError(ProbeScaleError):

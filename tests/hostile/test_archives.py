@@ -52,12 +52,12 @@ def test_a_symbolic_link(tmp_path):
 
 
 def test_a_bomb_that_says_its_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "SMALL", 1000)
+    monkeypatch.setattr(archives, "ALWAYS_ALLOWED", 1000)
     refused(wheel(tmp_path, ("evil/model/config.json", b"0" * 1_000_000)), r"would unpack to 1\.0 MB")
 
 
 def test_a_bomb_of_many_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "SMALL", 1000)
+    monkeypatch.setattr(archives, "ALWAYS_ALLOWED", 1000)
     many = [(f"evil/model/{number}", b"0" * 100_000) for number in range(50)]
     refused(wheel(tmp_path, *many), r"would unpack to 5\.0 MB")
 
@@ -95,7 +95,7 @@ def test_packed_in_another_way(tmp_path):
 
 
 def test_a_gzipped_bomb(tmp_path, monkeypatch):
-    monkeypatch.setattr(archives, "SMALL", 1000)
+    monkeypatch.setattr(archives, "ALWAYS_ALLOWED", 1000)
     path = tmp_path / "train.csv.gz"
     path.write_bytes(gzip.compress(b"text,label\n" + b"a,b\n" * 250_000))
     with pytest.raises(ValueError, match="unpacks to more than"):
@@ -162,7 +162,8 @@ def test_modules_in_the_current_folder_are_not_run(tmp_path):
 import os, subprocess, sys
 from probescale.utils.subprocesses import module_command, python_command
 os.chdir(sys.argv[1])
-for words in (module_command("pip", "--version"), python_command("import json, probescale; print(probescale.__file__)")):
+show = "import json, probescale; print(probescale.__file__)"
+for words in (module_command("pip", "--version"), python_command(show)):
     print(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
 """
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=True)

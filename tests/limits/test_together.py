@@ -15,7 +15,7 @@ from probescale.models.loading import load_as_saved
 from probescale.probing.cache import Store
 from probescale.probing.represent import Request, represent
 from probescale.tasks.data import Examples
-from probescale.utils.cache import keep_within
+from probescale.utils.cache import enforce_limit
 
 DATA = Examples(tuple(text for text, _ in labelled_rows(40)), None, (0, 1) * 20, ("a", "b"))
 
@@ -54,7 +54,7 @@ def test_processes_that_keep_the_limit_at_once_do_not_trip(tmp_path, monkeypatch
     for _ in range(4):
         if (child := os.fork()) == 0:
             try:
-                keep_within(0)
+                enforce_limit(0)
             except BaseException:
                 os._exit(1)
             os._exit(0)

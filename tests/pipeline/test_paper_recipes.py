@@ -14,7 +14,7 @@ from probescale.models.families import FAMILIES
 from probescale.pipeline.run import run
 from probescale.pipeline.validate import check
 from probescale.tasks.builtin import fill_in
-from probescale.utils.yaml_files import parse, read_yaml
+from probescale.utils.yaml_files import parse_section, read_yaml
 
 RECIPES = sorted((Path(__file__).parents[2] / "configs" / "paper").glob("*.yaml"))
 LARGE = {"vocab_size": 50265, "hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16}
@@ -34,7 +34,7 @@ def test_every_experiment_of_the_tables_has_a_recipe():
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_it_is_the_papers_method_and_its_counts_are_those_of_the_real_model(path):
-    config = parse(fill_in(read_yaml(path)), RunConfig)
+    config = parse_section(fill_in(read_yaml(path)), RunConfig)
     assert config.selection.strategy == "contiguous"
     assert not config.recovery.distil
     assert not config.shrink.asked

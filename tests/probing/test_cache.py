@@ -22,7 +22,7 @@ from probescale.probing.cache import Store
 from probescale.probing.represent import Request, key_of, represent
 from probescale.probing.sites import sites_of
 from probescale.tasks.data import Examples
-from probescale.utils.cache import cache_limit, clear, entries, keep_within
+from probescale.utils.cache import cache_limit, enforce_limit, list_entries, remove_entries
 
 TEXTS = tuple(text for text, _ in labelled_rows(40, seed=5))
 DATA = Examples(TEXTS, None, (0, 1) * 20, ("a", "b"))
@@ -214,16 +214,16 @@ def test_cache_list_and_clear(cli, model_folder, tmp_path, monkeypatch):
     assert "just now" in listed.out
     assert "kB" in listed.out
     assert len(json.loads(cli("cache", "list", "--json").out)) == 1
-    (entry,) = entries()
+    (entry,) = list_entries()
     assert entry.size > 48 * 5 * 32 * 4
 
-    assert clear(older_than_days=1) == (0, 0)
+    assert remove_entries(older_than_days=1) == (0, 0)
     old = time.time() - 5 * 86_400
     for file in (tmp_path / "cache").rglob("*"):
         os.utime(file, (old, old))
     assert "5 days ago" in cli("cache", "list").out
     assert "removed 1 entries" in cli("cache", "clear", "--older-than", 1).out
-    assert entries() == []
+    assert list_entries() == []
 
 
 def test_the_cache_keeps_its_limit(tmp_path, monkeypatch, cli):
@@ -234,9 +234,9 @@ def test_the_cache_keeps_its_limit(tmp_path, monkeypatch, cli):
         folder.mkdir(parents=True)
         (folder / "layer.npy").write_bytes(b"x" * 1000)
         os.utime(folder / "layer.npy", (now - age, now - age))
-    keep_within(2500)
+    enforce_limit(2500)
     assert sorted(path.name for path in (tmp_path / "features").iterdir() if path.is_dir()) == ["entry0", "entry1"]
-    keep_within(0)
+    enforce_limit(0)
     assert sorted(path.name for path in (tmp_path / "features").iterdir() if path.is_dir()) == ["entry0"]  # in use
     monkeypatch.setenv("PROBESCALE_CACHE_LIMIT", "much")
     with pytest.raises(UserError, match="PROBESCALE_CACHE_LIMIT"):

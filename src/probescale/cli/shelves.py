@@ -28,10 +28,10 @@ def cache_clear(
     older_than: Annotated[float, typer.Option(min=0, help="Only what was not used for so many days.")] = 0,
 ) -> None:
     """Remove entries. What another process is computing stays."""
-    from probescale.utils.cache import clear
+    from probescale.utils.cache import remove_entries
     from probescale.utils.files import format_size
 
-    count, size = clear(older_than)
+    count, size = remove_entries(older_than)
     show(f"removed {count} entries, {format_size(size)}")
 
 

@@ -28,7 +28,7 @@ from probescale.tasks.builtin import fill_in
 from probescale.tasks.kinds import check_kind
 from probescale.tasks.structural import PROPERTIES
 from probescale.utils.sources import is_local, parse_wheel_path
-from probescale.utils.yaml_files import parse, read_yaml, set_value
+from probescale.utils.yaml_files import parse_section, read_yaml, set_value
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -60,7 +60,7 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
         return None
 
     completed = attempt(_complete, raw, assignments)
-    config = attempt(parse, completed, RunConfig) if completed is not None else None
+    config = attempt(parse_section, completed, RunConfig) if completed is not None else None
     raw = completed or {}
     # A section with an unknown key is still checked further: a user wants to hear of every fault in one go.
     if selection := _section(SelectionConfig, raw.get("selection")):
@@ -112,7 +112,7 @@ def _section(section: type[S], raw: object) -> S | None:
     try:
         return section.model_validate(raw, extra="ignore")
     except ValidationError:
-        return None  # parse has reported it
+        return None  # parse_section has reported it
 
 
 def _data_steps(task: TaskConfig) -> Iterator[Callable[[], object]]:

@@ -22,7 +22,7 @@ import numpy as np
 from filelock import FileLock
 
 from probescale.errors import MachineError
-from probescale.utils.cache import cache_limit, keep_within
+from probescale.utils.cache import cache_limit, enforce_limit
 from probescale.utils.files import format_size, write_json
 from probescale.utils.progress import console
 from probescale.utils.sources import features_dir, try_lock
@@ -158,7 +158,7 @@ class Store:
             cache_limit()  # a wrong one shows before the work
         if keep and _writable(features_dir()):
             yield cls(features_dir())
-            keep_within()
+            enforce_limit()
         else:
             with tempfile.TemporaryDirectory(prefix="probescale-") as folder:
                 yield cls(Path(folder), durable=False)

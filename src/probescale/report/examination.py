@@ -18,8 +18,8 @@ from probescale.models.parameters import Parameters
 from probescale.selection.budget import parse_budget
 from probescale.selection.select import select
 from probescale.utils.files import Record, format_size
-from probescale.utils.sources import is_local, model_folder
-from probescale.utils.yaml_files import parse, to_yaml
+from probescale.utils.sources import find_model_folder, is_local
+from probescale.utils.yaml_files import parse_section, to_yaml
 
 UNUSABLE = "not usable"
 
@@ -123,7 +123,7 @@ def _weights(what: Architecture) -> tuple[str, list[str]]:
     """What lies in a local folder, and what is wrong with it."""
     if not is_local(what.source):
         return f"not looked at ({what.origin})", []
-    folder = model_folder(what.source, field="MODEL")
+    folder = find_model_folder(what.source, field="MODEL")
     try:
         files = weight_files(folder, allow_pickle=False, field="weights")
         check_local_model(what.source, field="MODEL")
@@ -195,7 +195,7 @@ def _start_from(what: Architecture, parameters: Parameters) -> str:
     """A configuration that runs as soon as the two files are there."""
     longest = what.family.longest_input(what.config) or 128
     half = {"budget": "50%"} if _fits("50%", parameters) else {"k": max(1, what.layers // 2)}
-    config = parse(
+    config = parse_section(
         {
             "model": {"source": what.source, "max_length": min(128, longest)},
             "task": {"train": "train.csv", "dev": "dev.csv"},

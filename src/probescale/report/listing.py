@@ -10,7 +10,7 @@ from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import builtin_tasks
 from probescale.tasks.metrics import METRICS
 from probescale.tasks.structural import PROPERTIES
-from probescale.utils.cache import entries
+from probescale.utils.cache import list_entries
 from probescale.utils.files import format_size
 from probescale.utils.sources import cache_dir
 
@@ -23,7 +23,7 @@ def listing(what: str) -> Table:
 
 def cache_table() -> Table:
     """What the cache holds, last used first, and all of it together."""
-    found = entries()
+    found = list_entries()
     rows = [(e.name.split("/")[-1], e.about, format_size(e.size), _age(time.time() - e.used)) for e in found]
     title = f"{cache_dir()}: {len(found)} entries, {format_size(sum(e.size for e in found))}"
     return Table(title, ("entry", "what", "size", "last used"), tuple(rows), words=2)

@@ -18,7 +18,7 @@ from probescale.errors import Problems, UserError, lookup
 from probescale.pipeline.validate import check
 from probescale.selection.strategies import STRATEGIES
 from probescale.study.settings import StudyConfig
-from probescale.utils.yaml_files import problems_of, read_yaml, set_value
+from probescale.utils.yaml_files import explain_faults, read_yaml, set_value
 
 MOST_CELLS = 10_000
 
@@ -74,7 +74,7 @@ def study_of(raw: dict[str, Any]) -> Study:
     try:
         settings = StudyConfig.model_validate(raw["study"])
     except ValidationError as error:
-        raise Problems(_inside(problems_of(error, StudyConfig))) from error
+        raise Problems(_inside(explain_faults(error, StudyConfig))) from error
     problems: list[UserError] = []
     for number, name in enumerate(settings.strategies):
         try:

@@ -18,10 +18,10 @@ from conllu.exceptions import ParseException
 from pyarrow import csv, ipc, parquet
 
 from probescale.errors import Problems, UserError, did_you_mean, first_line
-from probescale.utils.archives import TIMES, most_unpacked, read_gzip
+from probescale.utils.archives import MAX_RATIO, max_unpacked_size, read_gzip
 from probescale.utils.files import format_size
 from probescale.utils.progress import console
-from probescale.utils.sources import hub_bars_only_in_a_terminal, hub_unreachable, local_path
+from probescale.utils.sources import hide_hub_bars_outside_terminals, hub_unreachable, local_path
 
 Columns = dict[str, list[Any]]
 Reader = Callable[[Path], Columns]
@@ -140,7 +140,7 @@ def _is_text(row: object) -> bool:
 @reads(".parquet")
 def read_parquet(path: Path) -> Columns:
     rows = parquet.read_metadata(path).num_rows
-    if rows > most_unpacked(path) // TIMES:  # a column of one value takes no room, however long it is
+    if rows > max_unpacked_size(path) // MAX_RATIO:  # a column of one value takes no room, however long it is
         raise ValueError(f"it says that it has {rows:,} rows, and has {format_size(path.stat().st_size)}")
     return _sound(parquet.read_table(path))
 
@@ -218,7 +218,7 @@ def _read_hub(source: str, split: str | None, *, field: str) -> Columns:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
     name, _, config = source.partition(":")
-    hub_bars_only_in_a_terminal()
+    hide_hub_bars_outside_terminals()
     if not console.is_terminal:
         datasets.disable_progress_bars()
     try:

@@ -14,23 +14,24 @@ from pathlib import Path
 from probescale.errors import UserError, first_line
 from probescale.utils.files import format_size
 
-TIMES = 100  # as large as the archive itself: text becomes ten times smaller, weights hardly at all
-SMALL = 100_000_000  # bytes that are never too many
-WAYS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of packing; wheels know no other
+MAX_RATIO = 100  # as large as the archive itself: text becomes ten times smaller, weights hardly at all
+ALWAYS_ALLOWED = 100_000_000  # bytes that are never too many
+COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # of packing; wheels know no other
 
 
-def most_unpacked(archive: Path) -> int:
+def max_unpacked_size(archive: Path) -> int:
     """Bytes that an archive of this size may hold."""
-    return max(TIMES * archive.stat().st_size, SMALL)
+    return max(MAX_RATIO * archive.stat().st_size, ALWAYS_ALLOWED)
 
 
 def read_gzip(path: Path) -> bytes:
     """All of it; a ValueError where it does not end."""
-    most = most_unpacked(path)
+    most = max_unpacked_size(path)
     with gzip.open(path) as file:
         data = file.read(most + 1)
     if len(data) > most:
-        raise ValueError(f"it unpacks to more than {format_size(most)}, {TIMES} times its own size; unpack it yourself")
+        size = format_size(most)
+        raise ValueError(f"it unpacks to more than {size}, {MAX_RATIO} times its own size; unpack it yourself")
     return data
 
 
@@ -65,14 +66,14 @@ def _check(members: Sequence[zipfile.ZipInfo], archive: Path, free: int, *, fiel
             raise UserError(f'{archive.name} holds "{one.filename}", which leads out of its folder', field=field)
         if stat.S_ISLNK(one.external_attr >> 16):
             raise UserError(f'{archive.name} holds "{one.filename}", a link', field=field, hint="links are not read")
-        if one.compress_type not in WAYS:
+        if one.compress_type not in COMPRESSIONS:
             raise UserError(f'{archive.name} has "{one.filename}" packed in a way that wheels do not have', field=field)
-    size, most = sum(one.file_size for one in members), most_unpacked(archive)
+    size, most = sum(one.file_size for one in members), max_unpacked_size(archive)
     if size > most:
         raise UserError(
             f"{archive.name} is {format_size(archive.stat().st_size)} and would unpack to {format_size(size)}",
             field=field,
-            hint=f"at most {TIMES} times its own size is unpacked; do it yourself, and give the local path",
+            hint=f"at most {MAX_RATIO} times its own size is unpacked; do it yourself, and give the local path",
         )
     if size > free:
         raise UserError(

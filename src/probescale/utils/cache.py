@@ -28,7 +28,7 @@ class Entry:
     used: float  # seconds since the epoch
 
 
-def entries() -> list[Entry]:
+def list_entries() -> list[Entry]:
     """What the cache holds, last used first: representations, unfinished ones, and fetched packages."""
     found = []
     for folder in [*_folders(features_dir()), *_folders(packages_dir())]:
@@ -42,18 +42,18 @@ def entries() -> list[Entry]:
     return sorted(found, key=lambda entry: -entry.used)
 
 
-def clear(older_than_days: float = 0) -> tuple[int, int]:
+def remove_entries(older_than_days: float = 0) -> tuple[int, int]:
     """Remove entries not used for so long; (entries, bytes). An entry that is being computed stays."""
-    old = [entry for entry in entries() if entry.used <= time.time() - older_than_days * 86_400]
+    old = [entry for entry in list_entries() if entry.used <= time.time() - older_than_days * 86_400]
     gone = [entry for entry in old if _remove(entry)]
     return len(gone), sum(entry.size for entry in gone)
 
 
-def keep_within(limit: int | None = None) -> None:
+def enforce_limit(limit: int | None = None) -> None:
     """Remove what was not used for longest, until the cache is no larger; what was used lately stays in any case."""
     most = cache_limit() if limit is None else limit
     total = 0
-    for entry in entries():  # last used first
+    for entry in list_entries():  # last used first
         total += entry.size
         if total > most and entry.used < time.time() - IN_USE and _remove(entry):
             total -= entry.size

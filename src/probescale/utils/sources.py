@@ -27,7 +27,7 @@ from probescale.utils.files import file_sha256
 from probescale.utils.progress import console
 from probescale.utils.subprocesses import module_command
 
-FORMS = "a local path, a hub name, or pypi:NAME==VERSION/path/in/wheel#sha256=HEX"
+SOURCE_FORMS = "a local path, a hub name, or pypi:NAME==VERSION/path/in/wheel#sha256=HEX"
 _OTHER_FILES = (".gz", ".gguf", ".json", ".xlsx", ".zip")  # nobody means a hub name by these either
 DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".conll", ".conllu", ".txt")
 
@@ -74,11 +74,11 @@ def local_path(source: str, *, field: str) -> Path | None:
         return None
     path = Path(os.path.expanduser(source))  # noqa: PTH111 - Path.expanduser raises on an unknown user
     if not os.path.exists(path):  # noqa: PTH110
-        raise UserError(f'"{source}" does not exist', field=field, hint=f"give {FORMS}")
+        raise UserError(f'"{source}" does not exist', field=field, hint=f"give {SOURCE_FORMS}")
     return path
 
 
-def model_folder(
+def find_model_folder(
     source: str,
     revision: str | None = None,
     *,
@@ -151,7 +151,7 @@ def hub_unreachable(name: str, *, field: str) -> UserError:
     )
 
 
-def hub_bars_only_in_a_terminal() -> None:
+def hide_hub_bars_outside_terminals() -> None:
     """The hub client's own bars show rate and time left; it would draw them into a log file too."""
     from huggingface_hub.utils import disable_progress_bars
 
@@ -165,7 +165,7 @@ def _from_hub(name: str, revision: str | None, files: list[str], *, field: str) 
     from huggingface_hub.errors import RevisionNotFoundError as NoSuchRevision
 
     try:
-        hub_bars_only_in_a_terminal()
+        hide_hub_bars_outside_terminals()
         return Path(snapshot_download(name, revision=revision, allow_patterns=files))
     except LocalEntryNotFoundError as error:
         raise hub_unreachable(name, field=field) from error
@@ -174,7 +174,7 @@ def _from_hub(name: str, revision: str | None, files: list[str], *, field: str) 
         raise UserError(
             f'"{name}"{at} is neither a local folder nor a model on the hub',
             field=field,
-            hint=f"give {FORMS}; private models need `hf auth login`",
+            hint=f"give {SOURCE_FORMS}; private models need `hf auth login`",
         ) from error
 
 

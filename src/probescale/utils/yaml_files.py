@@ -16,14 +16,14 @@ from probescale.errors import Problems, UserError, did_you_mean
 from probescale.utils.files import format_size
 
 M = TypeVar("M", bound=BaseModel)
-LARGEST = 1_000_000  # bytes of a configuration; values and letters, where its aliases are written out
+MAX_SIZE = 1_000_000  # bytes of a configuration; values and letters, where its aliases are written out
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The raw mapping of a YAML file; the error gives line and column."""
     if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on names that are too long
         raise UserError(f'"{path}" is not a file', field="CONFIG", hint="give a YAML file; configs/ has examples")
-    if path.stat().st_size > LARGEST:
+    if path.stat().st_size > MAX_SIZE:
         raise UserError(f"{path} has {format_size(path.stat().st_size)}, which no configuration has", field="CONFIG")
     raw = _yaml_value(path.read_bytes(), str(path), field="CONFIG")
     if not isinstance(raw, dict):
@@ -42,7 +42,7 @@ def _yaml_value(text: str | bytes, name: str, *, field: str) -> Any:  # noqa: AN
 
 def _refuse_bomb(value: Any, name: str, *, field: str) -> None:  # noqa: ANN401 - any YAML value
     """A few aliases of aliases can stand for more than any memory holds, or for themselves."""
-    room, rest = LARGEST, [value]
+    room, rest = MAX_SIZE, [value]
     while rest:
         one = rest.pop()
         room -= 1 + (len(one) if isinstance(one, str) else 0)
@@ -99,15 +99,15 @@ def set_value(raw: dict[str, Any], assignment: str) -> None:
         ) from error
 
 
-def parse(raw: object, section: type[M]) -> M:
+def parse_section(raw: object, section: type[M]) -> M:
     """The checked section, or Problems with one line per fault."""
     try:
         return section.model_validate(raw)
     except ValidationError as error:
-        raise Problems(problems_of(error, section)) from error
+        raise Problems(explain_faults(error, section)) from error
 
 
-def problems_of(error: ValidationError, model: type[BaseModel]) -> list[UserError]:
+def explain_faults(error: ValidationError, model: type[BaseModel]) -> list[UserError]:
     """pydantic's faults in our words."""
     found = []
     for fault in error.errors():
