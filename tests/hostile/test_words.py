@@ -23,7 +23,7 @@ from probescale.study.cells import _model_names, study_of
 from probescale.study.folder import StudyFolder
 from probescale.study.report import write_study_report
 from probescale.study.results import read_results
-from probescale.utils.sources import find_model_folder
+from probescale.utils.sources import fetch_model_folder
 from probescale.utils.yaml_files import read_yaml, set_value
 
 CONTROLS = set("\x1b\x07\x9b\r\u202e")
@@ -165,7 +165,7 @@ def test_a_token_in_a_command_is_not_recorded():
 
 def test_a_hub_name_that_is_none():
     with pytest.raises(UserError) as error:
-        find_model_folder(f"owner/{TOKEN}")
+        fetch_model_folder(f"owner/{TOKEN}")
     assert TOKEN not in str(error.value)
 
 

@@ -37,11 +37,11 @@ def test_a_file_and_a_folder_come_out_of_the_wheel(wheel, tmp_path, monkeypatch)
     assert file is not None
     assert file.read_text() == "text,label\ngood,1\n"
     source = f"pypi:tiny-data==1.0/tiny_data/model#sha256={wheel}"
-    folder = sources.find_model_folder(source)
+    folder = sources.fetch_model_folder(source)
     assert (folder / "sub" / "more.txt").read_text() == "more"
     assert (tmp_path / "cache") in folder.parents
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "gone"))
-    assert sources.find_model_folder(source) == folder  # the second time nothing is fetched
+    assert sources.fetch_model_folder(source) == folder  # the second time nothing is fetched
 
 
 def test_nothing_is_left_behind_but_what_was_asked_for(wheel, tmp_path):
@@ -85,7 +85,7 @@ def test_a_place_that_is_not_in_the_wheel(wheel):
 
 def test_the_hub_out_of_reach_is_one_line_with_a_way_out():
     with pytest.raises(UserError) as error:
-        sources.find_model_folder("roberta-large-that-nobody-cached")
+        sources.fetch_model_folder("roberta-large-that-nobody-cached")
     assert error.value.message.startswith("the hub cannot be reached")
     assert "\n" not in error.value.message
     assert "pypi:" in error.value.hint
@@ -93,4 +93,4 @@ def test_the_hub_out_of_reach_is_one_line_with_a_way_out():
 
 def test_a_folder_without_config(tmp_path):
     with pytest.raises(UserError, match=r"no config\.json"):
-        sources.find_model_folder(str(tmp_path))
+        sources.fetch_model_folder(str(tmp_path))

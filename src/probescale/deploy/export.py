@@ -18,9 +18,9 @@ from probescale.models.surgery import RECORD
 from probescale.models.tokenizers import as_new
 from probescale.pipeline.validate import load_config
 from probescale.tasks.task import Task, load_task
-from probescale.utils.files import Record, check_output_folder, read_json, whole_folder, write_json
-from probescale.utils.progress import console, waiting
-from probescale.utils.resources import told_of
+from probescale.utils.files import Record, atomic_folder, check_output_folder, read_json, write_json
+from probescale.utils.progress import console, spinner
+from probescale.utils.resources import report_shortage
 
 SAME = 1e-3  # of the largest number of an output: float32 adds up in another order
 TEXTS = (
@@ -52,8 +52,8 @@ def export(
     folder, config = find_model_folder(source)
     loaded = load_pytorch(folder, source, "MODEL")
     ours = wrap_pytorch(loaded)
-    with told_of(out), whole_folder(out) as partial:
-        with waiting("writing the graph"):
+    with report_shortage(out), atomic_folder(out) as partial:
+        with spinner("writing the graph"):
             write_graph(loaded, ours.kind, partial / GRAPH, fused=int8)
         with quiet_transformers():
             loaded.model.config.save_pretrained(partial)
@@ -114,7 +114,7 @@ def _difference(ours: InferenceModel, graph: InferenceModel) -> float:
 def _smaller(folder: Path) -> bool:
     """Replace the graph by its 8-bit form, if this machine can run it."""
     small = folder / "int8.onnx"
-    with waiting("writing 8-bit weights"):
+    with spinner("writing 8-bit weights"):
         write_int8(folder / GRAPH, small)
     if not can_run(small):
         small.unlink()

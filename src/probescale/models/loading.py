@@ -24,7 +24,7 @@ from probescale.models.heads import PROBLEM_TYPES, Head, class_name, stock_class
 from probescale.models.layer_config import cut_config
 from probescale.models.tokenizers import gguf_options, load_tokenizer
 from probescale.utils.progress import console, spinner
-from probescale.utils.sources import find_model_folder
+from probescale.utils.sources import fetch_model_folder
 
 _IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
 
@@ -75,12 +75,12 @@ class LoadedModel:
 
 def read_config(source: str, revision: str | None = None, *, field: str = "model.source") -> PreTrainedConfig:
     """The model's config alone: from the hub, nothing else is fetched."""
-    return config_in(find_model_folder(source, revision, field=field, config_only=True), field=field)
+    return config_in(fetch_model_folder(source, revision, field=field, config_only=True), field=field)
 
 
 def check_local_model(source: str, *, allow_pickle: bool = False, field: str = "model.source") -> None:
     """Refuse a local model whose tokenizer or weights cannot be read, without loading the weights."""
-    folder = find_model_folder(source, field=field)
+    folder = fetch_model_folder(source, field=field)
     load_tokenizer(folder, config_in(folder, field=field), field=field)
     stored_dtype(weight_files(folder, allow_pickle=allow_pickle, field=field), field=field)
 
@@ -99,7 +99,7 @@ def load_classifier(
 
     A regression head gives one number and has no labels: `names` is empty.
     """
-    folder = find_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
+    folder = fetch_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
     config = config_in(folder, field=field)
     family = family_of(config, field=field)
     tokenizer = load_tokenizer(folder, config, field=field)
@@ -132,7 +132,7 @@ def load_as_saved(
     field: str = "MODEL",
 ) -> LoadedModel:
     """The model in the class it was saved in, head included; `dtype="auto"` leaves its numbers as they are stored."""
-    folder = find_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
+    folder = fetch_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
     config = config_in(folder, field=field)
     family = family_of(config, field=field)
     tokenizer = load_tokenizer(folder, config, padded=False, field=field)

@@ -18,7 +18,7 @@ from probescale.models.parameters import Parameters
 from probescale.selection.budget import parse_budget
 from probescale.selection.select import select
 from probescale.utils.files import Record, format_size
-from probescale.utils.sources import find_model_folder, is_local
+from probescale.utils.sources import fetch_model_folder, is_local
 from probescale.utils.yaml_files import parse_section, to_yaml
 
 UNUSABLE = "not usable"
@@ -123,7 +123,7 @@ def _weights(what: Architecture) -> tuple[str, list[str]]:
     """What lies in a local folder, and what is wrong with it."""
     if not is_local(what.source):
         return f"not looked at ({what.origin})", []
-    folder = find_model_folder(what.source, field="MODEL")
+    folder = fetch_model_folder(what.source, field="MODEL")
     try:
         files = weight_files(folder, allow_pickle=False, field="weights")
         check_local_model(what.source, field="MODEL")

@@ -78,7 +78,7 @@ def local_path(source: str, *, field: str) -> Path | None:
     return path
 
 
-def find_model_folder(
+def fetch_model_folder(
     source: str,
     revision: str | None = None,
     *,
