@@ -10,7 +10,7 @@ from probescale.deploy.export import ExportRecord
 from probescale.deploy.predict import Prediction
 from probescale.report.figure import drawing
 from probescale.report.table import Table, time_text
-from probescale.utils.files import size_text
+from probescale.utils.files import format_size
 
 SHOWN = 60  # characters of a text in a table
 
@@ -49,7 +49,7 @@ def bench_tables(found: BenchResult) -> list[Table]:
         header = ("model", "format", "median", "p95", "texts/s", "a million", "speed")
         tables.append(Table(title, header, tuple(rows), words=2))
     sizes = [
-        (name, size_text(size) if size else "", size_text(found.memory[name])) for name, size in found.size.items()
+        (name, format_size(size) if size else "", format_size(found.memory[name])) for name, size in found.size.items()
     ]
     tables.append(Table("size", ("model", "on disk", "memory"), tuple(sizes)))
     return tables

@@ -20,10 +20,10 @@ from probescale.models.surgery import RECORD, extract, prove, record_of, write_m
 from probescale.pipeline.provenance import provenance
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
-from probescale.utils.files import check_output_folder, whole_folder, write_json
-from probescale.utils.progress import waiting
-from probescale.utils.resources import told_of
-from probescale.utils.sources import model_folder
+from probescale.utils.files import atomic_folder, check_output_folder, write_json
+from probescale.utils.progress import spinner
+from probescale.utils.resources import report_shortage
+from probescale.utils.sources import fetch_model_folder
 
 PROBE_HEADS = "`probescale probe CONFIG --set probing.granularity=[layer,head]` scores the heads of a model"
 
@@ -56,12 +56,12 @@ def cut_to_folder(
         check_count(heads, family, config)
         rows = head_rows(scores, family.layers_in(config), config.num_attention_heads)
         chosen = dict(zip(kept, choose_heads([rows[layer - 1] for layer in kept], heads, family, config), strict=True))
-    place = model_folder(source, revision, field="MODEL", allow_pickle=allow_pickle)
+    place = fetch_model_folder(source, revision, field="MODEL", allow_pickle=allow_pickle)
     encoder = place if is_sentence_encoder(place) else None
     if encoder:
         check_modules(encoder)
     parent = load_as_saved(source, revision, encoder_only=encoder_only, allow_pickle=allow_pickle, dtype="auto")
-    with waiting("asking the parent"):
+    with spinner("asking the parent"):
         child = extract(parent, kept, decoder, share=True)
         if chosen:
             child = keep_heads(child, [chosen[layer] for layer in kept], share=True)
@@ -74,7 +74,7 @@ def cut_to_folder(
         record["params"] = count_parameters(child.model, family).total
         record["kept_heads"] = [list(chosen[layer]) for layer in kept]
         record["heads_original"] = config.num_attention_heads
-    with told_of(folder), whole_folder(folder) as partial:
+    with report_shortage(folder), atomic_folder(folder) as partial:
         check = folder_check(child, wanted, record["params"], partial)
         write_model(child, partial)
         del parent, child
