@@ -237,7 +237,7 @@ def tables() -> str:
 
 def table(name: str, found: dict[Job, dict[str, Any]]) -> str:
     """One row a model: what it is made of, how large it is, what it is right about, and how much of the original's."""
-    from probescale.models.subsets import layers_text
+    from probescale.models.subsets import format_layers
 
     study, rows = STUDIES[name], dict[Job, list[dict[str, Any]]]()
     for other in (name, *study.beside):
@@ -255,7 +255,7 @@ def table(name: str, found: dict[Job, dict[str, Any]]) -> str:
         originals = [each.get("original", by_seed[each["seed"]]) for each in several]
         kept = np.mean(right) / np.mean([each["accuracy"] for each in whole] if several is whole else originals)
         lines.append(
-            f"| {_title(job)} | {layers_text(one['kept'])} | {one['made_smaller']} | {one['params'] / 1e6:.2f}M | "
+            f"| {_title(job)} | {format_layers(one['kept'])} | {one['made_smaller']} | {one['params'] / 1e6:.2f}M | "
             f"{whole[0]['params'] / one['params']:.1f}x | {np.mean(right):.2f} ({seeds}) | {kept:.1f} % |"
         )
     return f"### {study.task}, {study.model}\n\n" + "\n".join(lines)

@@ -23,12 +23,12 @@ import torch
 from rich.console import Console
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from probescale.models.families import FAMILIES, family_of
+from probescale.models.families import FAMILIES, find_family
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, load_as_saved, quiet_transformers
 from probescale.models.proof.comparison import Proof
 from probescale.models.rehearsal import Trial, try_models
-from probescale.models.subsets import layers_text
+from probescale.models.subsets import format_layers
 from probescale.pipeline.cut import cut_to_folder
 from probescale.pipeline.provenance import versions
 from probescale.probing.flow import flow_of
@@ -91,7 +91,7 @@ probescale extract model.gguf --keep 1-20 --out small                   # from G
 
 def families_section() -> str:
     configs = {name: AutoConfig.for_model(name) for name in (*_described(), *DETECTED)}
-    found = try_models([(config, family_of(config)) for config in configs.values()])
+    found = try_models([(config, find_family(config)) for config in configs.values()])
     rows = {name: _row(name, configs[name], trials) for (name, trials) in zip(configs, found, strict=True)}
     header = ("model type", "heads", "cuts proved", "all layers kept", "half precision, shards", "cache", "layer 1")
     described = Table("", header, tuple(rows[name] for name in _described()), words=7)
@@ -123,7 +123,7 @@ def _described() -> list[str]:
 
 
 def _row(name: str, config: Any, trials: list[Trial]) -> tuple[str, ...]:  # noqa: ANN401 - any config
-    family: Family = family_of(config)
+    family: Family = find_family(config)
     passed = [trial for trial in trials if isinstance(trial.outcome, Proof)]
     proofs = {(trial.head, trial.cut): cast("Proof", trial.outcome) for trial in passed}
     whole = [proof.to_the_bit for (_, cut), proof in proofs.items() if cut == "all"]
@@ -161,7 +161,7 @@ def real_row(name: str) -> tuple[str, ...]:
         cut, record = in_process("cut", source, scratch)
     proof = record["proof"]
     difference = "0 (to the bit)" if proof["to_the_bit"] else f"{proof['largest_difference']:.0e}"
-    kept = layers_text(record["kept"])
+    kept = format_layers(record["kept"])
     return (REAL[name], kept, f"{record['params']:,}", f"{record['params_original']:,}", difference,
             f"{cut:,.0f} / {load:,.0f}")  # fmt: skip
 
@@ -208,7 +208,7 @@ def language_section() -> str:
             record = cut_to_folder(source, kept, Path(scratch) / name.replace(" ", "-"))
             model, tokenizer = reload(Path(scratch) / name.replace(" ", "-"))
             text = written(model, tokenizer)
-            rows.append((name, layers_text(kept), f"{record['params']:,}", f"{perplexity(model, tokens):,.1f}", text))
+            rows.append((name, format_layers(kept), f"{record['params']:,}", f"{perplexity(model, tokens):,.1f}", text))
     header = ("SmolLM2-135M-Instruct", "layers kept", "parameters", "perplexity, WikiText-2", "writes with the cache")
     return "\n\n".join(
         [

@@ -30,7 +30,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from probescale.config import DataConfig, RunConfig
-from probescale.models.batching import encode, padded_batches
+from probescale.models.batching import padded_batches, tokenize
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.probing.cache import Features, Store
@@ -68,7 +68,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def bare_pass(loaded: LoadedModel, examples: Examples) -> None:
-    tokens = encode(loaded.tokenizer, examples.texts, None, 128)
+    tokens = tokenize(loaded.tokenizer, examples.texts, None, 128)
     with torch.inference_mode():
         for _, batch in padded_batches(loaded.tokenizer, tokens, 2048):
             backbone(loaded.model)(**batch)

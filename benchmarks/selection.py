@@ -70,7 +70,7 @@ def prober_of(task: str) -> Any:  # noqa: ANN401 - Prober, imported late
 
 
 def _gather(task: str) -> Any:  # noqa: ANN401
-    from probescale.models.subsets import every_block
+    from probescale.models.subsets import all_contiguous_blocks
     from probescale.probing.flow import flow
     from probescale.probing.probe import probe
     from probescale.selection.search import all_subsets, beam_search, beam_width
@@ -80,7 +80,7 @@ def _gather(task: str) -> Any:  # noqa: ANN401
     prober, plain = prober_of(task), Structure()
     loaded, config, rows = prober.loaded, prober.config, prober.task.train
     scores = probe(loaded, prober.task, config, {"seed": 0})
-    prober.score(every_block(LAYERS, LAYERS))
+    prober.score(all_contiguous_blocks(LAYERS, LAYERS))
     sweep = prober.passes
     prober.score(all_subsets(LAYERS, 2, 10, plain))
     width = beam_width(LAYERS, max(KS), config.selection.passes, plain)

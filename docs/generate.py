@@ -109,14 +109,14 @@ def _option_default(value: object, shown: object) -> str:
 
 
 def counts() -> None:
-    from probescale.models.architecture import counts_of, read_architecture
-    from probescale.models.facts import COUNTS
-    from probescale.models.shapes import known_name, names
+    from probescale.models.architecture import compute_facts_by_length, read_architecture
+    from probescale.models.facts import FACTS_FILE
+    from probescale.models.shapes import canonical_name, list_shapes
 
-    known = sorted({known_name(name) or "" for name in names()})
-    found = {name: counts_of(read_architecture(name)).model_dump(mode="json") for name in known}
+    known = sorted({canonical_name(name) or "" for name in list_shapes()})
+    found = {name: compute_facts_by_length(read_architecture(name)).model_dump(mode="json") for name in known}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in found.items())
-    path = DOCS.parent / "src" / "probescale" / "models" / COUNTS
+    path = DOCS.parent / "src" / "probescale" / "models" / FACTS_FILE
     path.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from probescale.config import RunConfig as RunConfig
     from probescale.errors import ProbeScaleError as ProbeScaleError
     from probescale.errors import UserError as UserError
-    from probescale.models.architecture import facts_of as facts_of
+    from probescale.models.architecture import compute_facts as compute_facts
     from probescale.models.architecture import read_architecture as read_architecture
     from probescale.models.counting import count_parameters as count_parameters
     from probescale.models.loading import load_as_saved as load_as_saved
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from probescale.tasks.task import load_task as load_task
 
 _HOMES = {
-    "facts_of": "models.architecture",
+    "compute_facts": "models.architecture",
     "read_architecture": "models.architecture",
     "plan": "selection.planning",
     "examine": "report.examination",

@@ -15,7 +15,7 @@ from probescale.deploy.export import export
 from probescale.deploy.inference import open_model, open_onnx, wrap_pytorch
 from probescale.deploy.onnx import session
 from probescale.errors import ProofFailed, UserError
-from probescale.models.families import FAMILIES, family_of
+from probescale.models.families import FAMILIES, find_family
 from probescale.models.loading import LoadedModel
 from probescale.models.proof.twin import twin, twin_tokenizer
 from probescale.models.surgery import extract
@@ -32,7 +32,7 @@ KEPT = (1, 2)  # a cut, as it is shipped; the exporter's time is in layers, and 
 
 def saved(model_type: str, head: str, folder) -> LoadedModel:
     config = AutoConfig.for_model(model_type)
-    family = family_of(config)
+    family = find_family(config)
     model, tokenizer = twin(config, family, head), twin_tokenizer()  # type: ignore[arg-type]
     assert model is not None
     tokenizer.backend_tokenizer.pre_tokenizer = Whitespace()  # type: ignore[assignment]

@@ -24,7 +24,7 @@ from probescale.deploy.push import push
 from probescale.deploy.tables import bench_sentence, bench_tables
 from probescale.deploy.texts import Line
 from probescale.errors import UserError
-from probescale.models.subsets import layers_text
+from probescale.models.subsets import format_layers
 from probescale.pipeline.cut import cut_to_folder
 from probescale.pipeline.run import run as run_pipeline
 from probescale.pipeline.validate import check
@@ -175,7 +175,7 @@ def test_the_card_is_one_that_the_hub_reads(run):
     assert data["library_name"] == "transformers"
     measured = data["model-index"][0]["results"][0]["metrics"][0]
     assert (measured["type"], measured["value"]) == ("accuracy", round(result.subnetwork.value, 4))
-    text, kept = card.text, layers_text(result.subnetwork.kept)
+    text, kept = card.text, format_layers(result.subnetwork.kept)
     for said in (f"{100 * result.subnetwork.value:.2f}", f"layers {kept} of 4", "## Limits", "pipeline(", "bibtex"):
         assert said in text
     assert str(Path.home()) not in text.replace(str(folder), "")

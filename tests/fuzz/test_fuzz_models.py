@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from helpers.fuzzing import RNG, answered, fuzz, spoilt, spoilt_json
 from probescale.config import ModelConfig
-from probescale.models.architecture import facts_of, read_architecture
+from probescale.models.architecture import compute_facts, read_architecture
 from probescale.models.loading import check_local_model, load_as_saved
 from probescale.pipeline.validate import check_architecture
 
@@ -51,7 +51,7 @@ def test_configs(copies, rng, family):
     with Spoilt(folder / "config.json", spoilt_json(rng, sound(folder / "config.json"))):
         answered(lambda: check_architecture(ModelConfig(source=str(folder), max_length=16)))
         answered(lambda: check_local_model(str(folder)))
-        answered(lambda: facts_of(read_architecture(str(folder))))
+        answered(lambda: compute_facts(read_architecture(str(folder))))
 
 
 @fuzz("tokenizers", 25, rng=RNG, family=FAMILIES, name=st.sampled_from(SETTINGS))

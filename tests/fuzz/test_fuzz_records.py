@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from helpers.fuzzing import RNG, answered, fuzz, json_bytes, spoilt, spoilt_json
 from probescale.deploy.inference import open_onnx
-from probescale.models.sentence import check_modules
-from probescale.models.subsets import every_block, parse_layers
+from probescale.models.sentence_encoder import check_modules
+from probescale.models.subsets import all_contiguous_blocks, parse_layers
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import Curve, Flow, ProbeResult, ProbeScores, SubnetworkScores
 from probescale.recovery.result import EvaluatedModel, RunResult
@@ -34,7 +34,7 @@ PROBE = ProbeResult(
     embeddings={"accuracy": 0.4, "f1": 0.4},
     draws=((0.5, 0.7, 0.6), (0.6, 0.5, 0.7)),
 )
-SUBSETS = tuple(every_block(LAYERS, LAYERS))
+SUBSETS = tuple(all_contiguous_blocks(LAYERS, LAYERS))
 SCORES: dict[str, Any] = ProbeScores(
     task="tiny",
     layers=LAYERS,

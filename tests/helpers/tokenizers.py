@@ -19,7 +19,7 @@ from transformers import (
 
 from helpers.data import labelled_rows
 from probescale.errors import UserError
-from probescale.models.families import family_of
+from probescale.models.families import find_family
 from probescale.models.loading import LoadedModel
 from probescale.models.shrink.vocabulary import piece_counts, trim_vocabulary
 
@@ -193,7 +193,7 @@ def parent(kind: str) -> LoadedModel:
         for weight in model.state_dict().values():
             if len(tokenizer) in weight.shape and weight.ndim < 3:
                 weight.normal_()
-    return LoadedModel(model, tokenizer, family_of(model.config), kind, "")
+    return LoadedModel(model, tokenizer, find_family(model.config), kind, "")
 
 
 @functools.cache

@@ -19,7 +19,7 @@ from probescale.deploy.texts import Line
 from probescale.errors import MachineError
 from probescale.models import memory
 from probescale.models.loading import load_as_saved, load_classifier
-from probescale.models.memory import Portions
+from probescale.models.memory import BatchSplitter
 from probescale.probing.cache import Store
 from probescale.probing.represent import Request, represent
 from probescale.recovery import recover as recovery
@@ -117,7 +117,7 @@ def test_an_error_of_another_kind_is_not_caught():
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="shapes"):
-        Portions().run([0, 1], 5, wrong)
+        BatchSplitter().run([0, 1], 5, wrong)
 
 
 LIMITED = """

@@ -7,7 +7,7 @@ from helpers.models import FAMILIES, tiny_model
 from probescale.errors import UserError
 from probescale.models.counting import count_flops, count_from_config, count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS
-from probescale.models.heads import class_name
+from probescale.models.heads import stock_class_name
 from probescale.models.loading import load_as_saved
 from probescale.models.proof.twin import twin_config
 from probescale.models.surgery import extract
@@ -97,7 +97,7 @@ def test_flops_of_a_language_model_count_the_vocabulary():
 def test_operations_of_every_family_and_head_are_counted(family, head):
     described = DESCRIPTIONS[family]
     config = twin_config(AutoConfig.for_model(described.model_types[0]), described)
-    if class_name(described, config, head) is None:
+    if stock_class_name(described, config, head) is None:
         with pytest.raises(UserError, match="transformers has no class"):
             count_flops(config, described, 16, head)
         return

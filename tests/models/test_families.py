@@ -7,9 +7,9 @@ from transformers import AutoConfig, GPT2Config, ModernBertConfig
 
 from probescale.errors import UserError
 from probescale.models import detection
-from probescale.models.detection import stacks_in
-from probescale.models.families import FAMILIES, family_of
-from probescale.models.heads import HEADS, class_name
+from probescale.models.detection import find_stacks
+from probescale.models.families import FAMILIES, find_family
+from probescale.models.heads import HEADS, stock_class_name
 from probescale.models.proof.comparison import Proof
 from probescale.models.proof.twin import twin, twin_config
 from probescale.models.rehearsal import CUTS, try_models
@@ -21,7 +21,7 @@ TYPES = [family.model_types[0] for family in FAMILIES.values()]
 @pytest.fixture(scope="module")
 def trials():
     configs = {name: AutoConfig.for_model(name) for name in (*TYPES, *DETECTED)}
-    found = try_models([(config, family_of(config)) for config in configs.values()])
+    found = try_models([(config, find_family(config)) for config in configs.values()])
     return dict(zip(configs, found, strict=True))
 
 
@@ -31,8 +31,8 @@ def trials():
 def test_every_cut_of_every_head_is_proved(trials, model_type):
     assert [f"{t.head} {t.cut}: {t.outcome}" for t in trials[model_type] if not t.passed] == []
     config = AutoConfig.for_model(model_type)
-    family = family_of(config)
-    assert {t.head for t in trials[model_type]} == {h for h in HEADS if class_name(family, config, h)}
+    family = find_family(config)
+    assert {t.head for t in trials[model_type]} == {h for h in HEADS if stock_class_name(family, config, h)}
     assert {"sentence", "regression"} <= {t.head for t in trials[model_type]}
     bare = {t.cut: t.outcome for t in trials[model_type] if t.head == "none"}
     assert set(bare) == {*CUTS, "gaps, float16", "gaps, bfloat16", "gaps, sharded"}
@@ -47,7 +47,7 @@ def test_every_cut_of_every_head_is_proved(trials, model_type):
 @pytest.mark.parametrize("model_type", TYPES)
 def test_what_a_description_says_is_there(model_type):
     config = AutoConfig.for_model(model_type)
-    family = family_of(config)
+    family = find_family(config)
     model = twin(config, family, "sentence")
     assert model is not None
     for block in family.layers(model):
@@ -56,7 +56,7 @@ def test_what_a_description_says_is_there(model_type):
     assert not family.detected
     body = dict(model.base_model.named_modules())
     assert family.embeddings[0] in body
-    assert family.stack.blocks in stacks_in(model.base_model)
+    assert family.stack.blocks in find_stacks(model.base_model)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_a_description_says_is_there(model_type):
 )
 def test_what_cannot_be_cut_is_refused_with_a_reason(model_type, says):
     with pytest.raises(UserError, match=says):
-        family_of(AutoConfig.for_model(model_type))
+        find_family(AutoConfig.for_model(model_type))
 
 
 def test_weights_that_all_layers_share_are_no_layers():
@@ -79,20 +79,20 @@ def test_weights_that_all_layers_share_are_no_layers():
     from transformers import BertModel
 
     model = BertModel(config)
-    assert stacks_in(model) == {"encoder.layer": 3}
+    assert find_stacks(model) == {"encoder.layer": 3}
     one = model.encoder.layer[0]
     model.encoder.layer = nn.ModuleList([one, one, one])
-    assert stacks_in(model) == {}
+    assert find_stacks(model) == {}
 
 
 def test_attention_that_depends_on_the_layers_number_is_refused():
     with pytest.raises(UserError, match="scale_attn_by_inverse_layer_idx"):
-        family_of(GPT2Config(scale_attn_by_inverse_layer_idx=True))
+        find_family(GPT2Config(scale_attn_by_inverse_layer_idx=True))
 
 
 def test_modernberts_first_layer_stays():
     config = ModernBertConfig()
-    family = family_of(config)
+    family = find_family(config)
     assert family.fixed(config) == (1,)
     assert family.check_kept((1, 4, 3), config) == (1, 4, 3)
     for kept in ((2, 3), (2, 1), (1, 2, 1)):
@@ -103,18 +103,18 @@ def test_modernberts_first_layer_stays():
 def test_a_convolution_behind_the_first_layer_keeps_it():
     """DeBERTa-v2-xlarge has one."""
     plain, convolving = (AutoConfig.for_model("deberta-v2", conv_kernel_size=size) for size in (0, 3))
-    family = family_of(plain)
+    family = find_family(plain)
     assert family.fixed(plain) == ()
     assert family.fixed(convolving) == (1,)
 
 
 def test_a_twin_has_every_kind_of_layer():
     config = AutoConfig.for_model("gemma3_text")
-    assert twin_config(config, family_of(config)).layer_types == ["sliding_attention", "full_attention"] * 2
+    assert twin_config(config, find_family(config)).layer_types == ["sliding_attention", "full_attention"] * 2
 
 
 def test_an_unknown_type_is_announced_once(capsys, monkeypatch):
     monkeypatch.setattr(detection, "_announced", set())  # other tests may have met it
     for _ in range(2):
-        assert family_of(AutoConfig.for_model("olmo2")).detected
+        assert find_family(AutoConfig.for_model("olmo2")).detected
     assert capsys.readouterr().err.count('"olmo2" has no description here') == 1

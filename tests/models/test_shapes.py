@@ -14,8 +14,8 @@ from transformers import (
     T5EncoderModel,
 )
 
-from probescale.models.facts import known_facts
-from probescale.models.shapes import built_in, names
+from probescale.models.facts import built_in_facts
+from probescale.models.shapes import built_in_config, list_shapes
 
 COUNTS = {
     AutoModel: {
@@ -80,7 +80,7 @@ OWN_OUTPUT_LAYER = ("flan-t5", "mt5")
 
 
 def config_of(name: str) -> PreTrainedConfig:
-    config = built_in(name)
+    config = built_in_config(name)
     assert config is not None, name
     return config
 
@@ -101,7 +101,7 @@ def test_parameters_are_as_published(kind, name: str, published: int) -> None:
         # transformers shares the output layer of every T5 it builds; loading these checkpoints separates it again
         model.lm_head.weight = torch.nn.Parameter(torch.empty_like(model.lm_head.weight))
     assert count(model) == published
-    stored = known_facts(name)
+    stored = built_in_facts(name)
     assert stored is not None
     if kind is AutoModel:  # without a head, as what is stored
         assert stored.parameters.total == published
@@ -110,7 +110,7 @@ def test_parameters_are_as_published(kind, name: str, published: int) -> None:
 
 def test_every_shape_is_counted() -> None:
     counted = [config_of(name).to_dict() for rows in COUNTS.values() for name in rows]
-    assert [name for name in names() if config_of(name).to_dict() not in counted] == []
+    assert [name for name in list_shapes() if config_of(name).to_dict() not in counted] == []
 
 
 def test_parameters_of_parts() -> None:
@@ -147,4 +147,4 @@ def test_each_call_gives_a_config_of_its_own() -> None:
 
 @pytest.mark.parametrize("name", ["", "roberta", "roberta-large/", "someone/roberta-large-squad"])
 def test_unknown_name(name: str) -> None:
-    assert built_in(name) is None
+    assert built_in_config(name) is None

@@ -8,7 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from helpers.models import LAYERS
-from probescale.models.subsets import every_block, passes_for
+from probescale.models.subsets import all_contiguous_blocks, count_passes
 from probescale.pipeline import evidence as gathering
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.validate import check
@@ -97,8 +97,8 @@ def test_stitched_probes_every_block_and_takes_the_best(run_of):
     scores, selection = load_scores(out / "scores.json"), json.loads((out / "selection.json").read_text())
     probed = scores.subnetworks
     assert probed is not None
-    assert set(every_block(LAYERS, 2)) <= set(probed.subsets) <= set(every_block(LAYERS, LAYERS))
-    assert probed.passes == passes_for(probed.subsets, LAYERS)
+    assert set(all_contiguous_blocks(LAYERS, 2)) <= set(probed.subsets) <= set(all_contiguous_blocks(LAYERS, LAYERS))
+    assert probed.passes == count_passes(probed.subsets, LAYERS)
     values = dict(zip(probed.subsets, probed.values, strict=True))
     assert values[tuple(selection["kept"])] == max(value for subset, value in values.items() if len(subset) == 2)
     assert len({len(row) for row in probed.draws}) == 1
@@ -113,7 +113,7 @@ def test_exhaustive_probes_all_subsets_and_agrees_with_the_blocks(run_of):
         assert probed is not None
         found[strategy] = dict(zip(probed.subsets, probed.values, strict=True))
     assert len(found["exhaustive"]) == 4 + 6
-    for subset in every_block(LAYERS, 2):
+    for subset in all_contiguous_blocks(LAYERS, 2):
         assert found["stitched"][subset] == pytest.approx(found["exhaustive"][subset], abs=1e-3)
     kept = tuple(json.loads((run_of("exhaustive") / "selection.json").read_text())["kept"])
     assert found["exhaustive"][kept] == max(v for subset, v in found["exhaustive"].items() if len(subset) == 2)

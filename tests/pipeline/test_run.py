@@ -18,7 +18,7 @@ import probescale
 from helpers.models import FAMILIES, LAYERS, tiny_tokenizer
 from probescale.errors import UserError
 from probescale.models.families import FAMILIES as FAMILIES_BY_TYPE
-from probescale.models.heads import class_name
+from probescale.models.heads import stock_class_name
 from probescale.models.proof.twin import twin_config
 from probescale.pipeline import evaluation as measuring
 from probescale.pipeline import run as pipeline
@@ -155,7 +155,7 @@ def test_other_builds_run_from_end_to_end(model_type, task_files, tmp_path):
     config.vocab_size, config.pad_token_id, config.eos_token_id, config.bos_token_id = len(tokenizer), 1, 2, 0
     if model_type == "llama":
         tokenizer.pad_token = tokenizer.cls_token = config.pad_token_id = None
-    model = getattr(transformers, class_name(described, config, "none") or "")(config)
+    model = getattr(transformers, stock_class_name(described, config, "none") or "")(config)
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     raw = raw_config(tmp_path / "model", task_files)

@@ -12,14 +12,14 @@ from transformers import AutoConfig
 
 from helpers.data import labelled_rows
 from helpers.models import LAYERS, tiny_tokenizer
+from probescale.models.block_calls import record_calls
 from probescale.models.families import FAMILIES
 from probescale.models.family import backbone
-from probescale.models.heads import class_name
-from probescale.models.loading import LoadedModel, fingerprint, load_as_saved
+from probescale.models.heads import stock_class_name
+from probescale.models.loading import LoadedModel, compute_fingerprint, load_as_saved
 from probescale.models.proof.twin import twin_config
-from probescale.models.subsets import every_block, name_of, passes_for
+from probescale.models.subsets import all_contiguous_blocks, count_passes, format_subset
 from probescale.models.surgery import extract
-from probescale.models.wiring import wired
 from probescale.probing.cache import Store
 from probescale.probing.represent import Request, represent
 from probescale.probing.subnetworks import ends_of, run_subnetworks
@@ -50,12 +50,12 @@ def built(model_type: str) -> LoadedModel:
     config = twin_config(AutoConfig.for_model(model_type), family)
     config.vocab_size, config.pad_token_id, config.bos_token_id, config.eos_token_id = len(tokenizer), 1, 0, 2
     transformers.set_seed(0)
-    model = getattr(transformers, class_name(family, config, "none") or "")(config).eval()
+    model = getattr(transformers, stock_class_name(family, config, "none") or "")(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
                 parameter.mul_(3)
-    return LoadedModel(model, tokenizer, family, model_type, fingerprint(model))
+    return LoadedModel(model, tokenizer, family, model_type, compute_fingerprint(model))
 
 
 def states_of(loaded, **options):
@@ -74,10 +74,10 @@ def test_a_subnetwork_ends_with_the_states_of_the_model_that_is_cut(any_model, n
     loaded = any_model(name)
     subsets = allowed(loaded, SUBSETS)
     inside = states_of(loaded, subnetworks=subsets)
-    assert list(inside) == [name_of(subset) for subset in subsets]
+    assert list(inside) == [format_subset(subset) for subset in subsets]
     for subset in subsets:
         cut = states_of(extract(loaded, subset))[f"layer-{len(subset):03d}"]
-        np.testing.assert_allclose(inside[name_of(subset)], cut, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(inside[format_subset(subset)], cut, rtol=1e-4, atol=1e-5)
     assert all(not np.allclose(a, b, atol=1e-3) for a, b in itertools.combinations(inside.values(), 2))
 
 
@@ -99,7 +99,7 @@ def test_the_order_of_the_subsets_is_that_of_the_sites(any_model):
 
 
 @pytest.mark.parametrize("name", ["bert", "t5", "gpt2"])
-@pytest.mark.parametrize("subsets", [every_block(LAYERS, LAYERS), [(2, 4), (1, 2)], [(1, 2, 3)]])
+@pytest.mark.parametrize("subsets", [all_contiguous_blocks(LAYERS, LAYERS), [(2, 4), (1, 2)], [(1, 2, 3)]])
 def test_blocks_are_called_as_often_as_the_price_says(any_model, name, subsets):
     loaded = any_model(name)
     calls = []
@@ -107,13 +107,13 @@ def test_blocks_are_called_as_often_as_the_price_says(any_model, name, subsets):
     states_of(loaded, subnetworks=subsets, batch_tokens=100_000)
     for hook in hooks:
         hook.remove()
-    assert len(calls) == passes_for(subsets, LAYERS) * LAYERS
+    assert len(calls) == count_passes(subsets, LAYERS) * LAYERS
 
 
 def test_every_block_of_twelve_layers_costs_less_than_eight_passes():
-    subsets = every_block(12, 12)
+    subsets = all_contiguous_blocks(12, 12)
     assert len(subsets) == 78
-    assert passes_for(subsets, 12) <= 8
+    assert count_passes(subsets, 12) <= 8
 
 
 def test_a_subset_is_received_once_and_under_its_number(any_model):
@@ -131,7 +131,7 @@ def test_a_subset_is_received_once_and_under_its_number(any_model):
         own = backbone(loaded.model)(**inputs, output_hidden_states=True).hidden_states
     assert sorted(numbers) == list(range(len(SUBSETS)))
     torch.testing.assert_close(received[SUBSETS.index((1, 2))], own[2])
-    assert [site.name for site in ends_of(loaded, SUBSETS)] == [name_of(subset) for subset in SUBSETS]
+    assert [site.name for site in ends_of(loaded, SUBSETS)] == [format_subset(subset) for subset in SUBSETS]
     assert {site.width for site in ends_of(loaded, SUBSETS)} == {32}
 
 
@@ -143,7 +143,7 @@ def test_a_run_leaves_no_hook_behind_even_when_it_fails(any_model):
         raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError, match="out of memory"):
-        wired(blocks, stumble, outputs=True)
+        record_calls(blocks, stumble, outputs=True)
     states_of(loaded, subnetworks=[(2,)])
     assert not any(block._forward_hooks or block._forward_pre_hooks for block in blocks)
 

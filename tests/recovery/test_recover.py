@@ -11,7 +11,7 @@ import torch
 from helpers.data import labelled_rows
 from probescale.config import RecoveryConfig
 from probescale.models.loading import load_classifier
-from probescale.models.precision import usable_precision
+from probescale.models.precision import choose_precision
 from probescale.models.surgery import extract
 from probescale.recovery.inputs import inputs_of
 from probescale.recovery.predict import answers_of, predict
@@ -209,8 +209,8 @@ def test_copies_of_pairs_get_second_texts_that_share_words_with_the_first():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="about a machine without a GPU")
 def test_a_precision_that_the_machine_lacks_is_not_used():
-    assert usable_precision("auto") == usable_precision("float32") == usable_precision("float16") == "float32"
-    assert usable_precision("bfloat16") in ("float32", "bfloat16")
+    assert choose_precision("auto") == choose_precision("float32") == choose_precision("float16") == "float32"
+    assert choose_precision("bfloat16") in ("float32", "bfloat16")
 
 
 def test_the_models_own_dropout_is_back_after_training(parent):

@@ -10,9 +10,9 @@ import pytest
 from transformers import AutoConfig
 
 from helpers.data import write_csv
-from probescale.models.architecture import Architecture, counts_of, facts_of, read_architecture
+from probescale.models.architecture import Architecture, compute_facts, compute_facts_by_length, read_architecture
 from probescale.models.cost import Cost
-from probescale.models.facts import Facts, known_facts
+from probescale.models.facts import Facts, built_in_facts
 from probescale.models.families import FAMILIES
 from probescale.models.parameters import Parameters
 from probescale.models.proof.twin import twin_config
@@ -60,7 +60,7 @@ def test_a_well_known_model_is_answered_without_loading_a_library():
 def test_what_is_stored_of_a_shape_is_what_the_meta_device_counts(name):
     what = read_architecture(name)
     for length in (24, 100):
-        stored, counted = known_facts(name, length), facts_of(what, length=length)
+        stored, counted = built_in_facts(name, length), compute_facts(what, length=length)
         assert stored is not None
         assert stored.gflops
         assert counted.gflops
@@ -71,7 +71,7 @@ def test_what_is_stored_of_a_shape_is_what_the_meta_device_counts(name):
 
 def test_coefficients_of_a_folder(model_folder):
     what = read_architecture(str(model_folder("bert")))
-    stored, counted = counts_of(what).at(50).gflops, facts_of(what, length=50).gflops
+    stored, counted = compute_facts_by_length(what).at(50).gflops, compute_facts(what, length=50).gflops
     assert stored
     assert counted
     assert stored.total == pytest.approx(counted.total)
@@ -94,7 +94,7 @@ def test_a_budget_below_the_embeddings_says_by_how_much_and_what_helps(cli):
 
 
 def test_layers_of_different_sizes_are_told():
-    facts = facts_of(read_architecture("ModernBERT-base"))
+    facts = compute_facts(read_architecture("ModernBERT-base"))
     assert len(set(facts.parameters.layers)) == 2  # the first has no attention norm
     found = plan("ModernBERT-base", facts, parse_budget("50%"))
     assert any("Layers differ in size" in note for note in found.notes)
@@ -191,7 +191,7 @@ def test_texts_longer_than_the_model_takes(cli, model_folder):
         assert found.code == 2
         assert "--length: 5,000 tokens are more than the model can take" in found.err
     short = twin_config(AutoConfig.for_model("bert"), FAMILIES["bert"])  # 64 positions, fewer than the usual length
-    assert facts_of(Architecture("short", "given", short, FAMILIES["bert"])).length == 64
+    assert compute_facts(Architecture("short", "given", short, FAMILIES["bert"])).length == 64
 
 
 def test_operations_that_cannot_be_counted_are_unknown_and_not_a_crash(cli, tmp_path):

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from probescale.errors import UserError
-from probescale.models.subsets import passes_for
+from probescale.models.subsets import count_passes
 from probescale.selection.search import WIDEST, all_subsets, beam_passes, beam_search, beam_width
 from probescale.selection.structure import Structure
 
@@ -100,7 +100,7 @@ def test_a_search_keeps_structure_and_price(search):
         assert all(step >= structure.gap for step in steps)
         assert not structure.contiguous or all(step == 1 for step in steps)
         assert set(range(1, subset[-1] + 1)) & set(structure.keep) <= set(subset), "one that has to stay is in it"
-    cost = sum(passes_for(level, layers) for level in score.asked)
+    cost = sum(count_passes(level, layers) for level in score.asked)
     assert cost <= beam_passes(layers, most, width) + 1e-9
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from probescale.errors import UserError
 from probescale.models.cost import Cost
 from probescale.models.parameters import Parameters
-from probescale.models.subsets import every_block
+from probescale.models.subsets import all_contiguous_blocks
 from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.evidence import Evidence, combined
 from probescale.selection.search import all_subsets, beam_search
@@ -78,7 +78,7 @@ def with_subnetworks(evidence, strategy, structure):
     """What the strategies that go by probed subnetworks find measured."""
     layers, draw = evidence.layers, np.random.default_rng(len(evidence.relevance))
     if strategy == "stitched":
-        subsets = every_block(layers, layers, structure.keep)
+        subsets = all_contiguous_blocks(layers, layers, structure.keep)
     elif strategy == "stitched_search":
         found = {}
         score = lambda several: {subset: float(draw.random()) for subset in several}  # noqa: E731

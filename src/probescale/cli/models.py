@@ -57,7 +57,7 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show what every number of layers would cost; needs the config alone, no weights."""
-    from probescale.models.facts import known_facts
+    from probescale.models.facts import built_in_facts
     from probescale.report.plan import plan_facts, plan_table
     from probescale.selection.budget import parse_budget
     from probescale.selection.planning import plan as make_plan
@@ -67,16 +67,16 @@ def plan(
     timed = timed or (limits is not None and "milliseconds" in limits.units)
     facts = None
     if head is HeadName.none and not timed and not revision and not is_local(model):
-        facts = known_facts(model, length)  # answered at once
+        facts = built_in_facts(model, length)  # answered at once
     milliseconds = None
     if facts is None:
         with quick_imports():
-            from probescale.models.architecture import facts_of, read_architecture
-            from probescale.models.budget_costs import milliseconds_of
+            from probescale.models.architecture import compute_facts, read_architecture
+            from probescale.models.budget_costs import measure_milliseconds
         what = read_architecture(model, revision)
-        facts = facts_of(what, head.value, classes, length)
+        facts = compute_facts(what, head.value, classes, length)
         if timed:
-            milliseconds = milliseconds_of(what.config, what.family, head.value, facts.length, batch_size)
+            milliseconds = measure_milliseconds(what.config, what.family, head.value, facts.length, batch_size)
     found = make_plan(
         model,
         facts,

@@ -6,7 +6,7 @@ import numpy as np
 
 from probescale.deploy.inference import InferenceModel, run_in_parts
 from probescale.models.batching import batches_by_tokens
-from probescale.models.memory import Portions
+from probescale.models.memory import BatchSplitter
 from probescale.recovery.inputs import Data, inputs_of
 from probescale.recovery.predict import decided
 from probescale.tasks.task import Task
@@ -19,7 +19,7 @@ def predict_dataset(model: InferenceModel, data: Data, max_length: int, title: s
     """The prediction for every example, as recovery.predict gives it: a label number, a quantity or a tuple of tags."""
     inputs = inputs_of(model.tokenizer, data, min(max_length, model.max_length))
     logits_of_rows: np.ndarray | None = None
-    order, portions = inputs.tokens.by_length, Portions()
+    order, portions = inputs.tokens.by_length, BatchSplitter()
     with progress(title, len(order)) as advance:
         for here in batches_by_tokens(inputs.tokens.lengths[order], BATCH_TOKENS):
             batch = inputs.collate(model.tokenizer, [inputs[int(number)] for number in order[here]])

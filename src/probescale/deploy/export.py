@@ -15,7 +15,7 @@ from probescale.deploy.onnx.session import can_run
 from probescale.errors import ProofFailed, UserError
 from probescale.models.loading import quiet_transformers
 from probescale.models.surgery import RECORD
-from probescale.models.tokenizers import as_new
+from probescale.models.tokenizers import reset_tokenizer
 from probescale.pipeline.validate import load_config
 from probescale.tasks.task import Task, load_task
 from probescale.utils.files import Record, atomic_folder, check_output_folder, read_json, write_json
@@ -57,7 +57,7 @@ def export(
             write_graph(loaded, ours.kind, partial / GRAPH, fused=int8)
         with quiet_transformers():
             loaded.model.config.save_pretrained(partial)
-            as_new(loaded.tokenizer).save_pretrained(partial)
+            reset_tokenizer(loaded.tokenizer).save_pretrained(partial)
         about = ExportRecord(
             int8=False,
             kind=ours.kind,

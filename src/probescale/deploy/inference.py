@@ -14,8 +14,8 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from probescale.errors import UserError
 from probescale.models.family import Family
-from probescale.models.loading import LoadedModel, config_in, load_as_saved
-from probescale.models.memory import Portions
+from probescale.models.loading import LoadedModel, load_as_saved, read_folder_config
+from probescale.models.memory import BatchSplitter
 from probescale.models.surgery import RECORD
 from probescale.models.tokenizers import load_tokenizer
 from probescale.utils.files import read_json
@@ -58,7 +58,7 @@ class TraceableModel(nn.Module):
 
 
 def run_in_parts(
-    model: InferenceModel, batch: dict[str, np.ndarray], texts: Sequence[int] | np.ndarray, portions: Portions
+    model: InferenceModel, batch: dict[str, np.ndarray], texts: Sequence[int] | np.ndarray, portions: BatchSplitter
 ) -> np.ndarray:
     """The outputs for a batch, which is run in parts where memory is short. `texts` are their numbers, from 0."""
     work = lambda part: model.run({name: values[part] for name, values in batch.items()})  # noqa: E731
@@ -114,7 +114,7 @@ def open_onnx(folder: Path, *, field: str) -> InferenceModel:
         raise UserError(
             f"{folder} has a graph but no record of it", field=field, hint="export it with `probescale export`"
         ) from error
-    tokenizer = load_tokenizer(folder, config_in(folder, field=field), field=field)
+    tokenizer = load_tokenizer(folder, read_folder_config(folder, field=field), field=field)
     session = open_session(folder / GRAPH, int8=int8)
 
     def run(batch: dict[str, np.ndarray]) -> np.ndarray:

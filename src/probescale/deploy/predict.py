@@ -13,7 +13,7 @@ from probescale.deploy.inference import InferenceModel, run_in_parts
 from probescale.deploy.texts import Line
 from probescale.errors import UserError
 from probescale.models.batching import batches_by_tokens
-from probescale.models.memory import Portions
+from probescale.models.memory import BatchSplitter
 
 CHUNK = 1024  # lines read at once, so that texts of like length share a batch
 BATCH_TOKENS = 2048
@@ -47,7 +47,7 @@ def predict_lines(model: InferenceModel, lines: Iterable[Line], max_length: int 
             hint="use the model of a run, or one with a classification head",
         )
     limit = min(max_length or model.trained_length or model.max_length, model.max_length)
-    rest, portions = iter(lines), Portions()
+    rest, portions = iter(lines), BatchSplitter()
     while chunk := list(islice(rest, CHUNK)):
         good = [line for line in chunk if not line.fault]
         answers = _answers(model, good, limit, portions) if good else []
@@ -56,7 +56,7 @@ def predict_lines(model: InferenceModel, lines: Iterable[Line], max_length: int 
             yield found.get(line.number) or Prediction(line.number, line.text, fault=line.fault)
 
 
-def _answers(model: InferenceModel, lines: list[Line], limit: int, portions: Portions) -> list[Prediction]:
+def _answers(model: InferenceModel, lines: list[Line], limit: int, portions: BatchSplitter) -> list[Prediction]:
     tags = model.kind == "tags"
     if tags and any(line.pair is not None for line in lines):
         raise UserError(f"{model.name} tags the words of one text", field="--pair", hint="leave it out")

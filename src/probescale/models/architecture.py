@@ -10,12 +10,12 @@ from transformers import PreTrainedConfig
 from probescale.errors import UserError, did_you_mean
 from probescale.models.cost import Cost
 from probescale.models.counting import count_flops, count_from_config
-from probescale.models.facts import Counts, Facts, refuse_longer, usual_length
-from probescale.models.families import family_of
+from probescale.models.facts import Facts, FactsByLength, check_length, default_length
+from probescale.models.families import find_family
 from probescale.models.family import Family
 from probescale.models.heads import Head
 from probescale.models.loading import read_config
-from probescale.models.shapes import built_in, names
+from probescale.models.shapes import built_in_config, list_shapes
 from probescale.utils.progress import console
 from probescale.utils.sources import is_local
 
@@ -29,30 +29,30 @@ class Architecture:
 
     @property
     def layers(self) -> int:
-        return self.family.layers_in(self.config)
+        return self.family.count_layers(self.config)
 
 
 def read_architecture(source: str, revision: str | None = None, *, field: str = "MODEL") -> Architecture:
     """A well-known name is answered from here, so that it needs no network; a revision asks the hub."""
-    shape = None if revision or is_local(source) or source.startswith("pypi:") else built_in(source)
+    shape = None if revision or is_local(source) or source.startswith("pypi:") else built_in_config(source)
     if shape is not None:
-        return Architecture(source, "built-in shape", shape, family_of(shape, field=field))
+        return Architecture(source, "built-in shape", shape, find_family(shape, field=field))
     try:
         config = read_config(source, revision, field=field)
     except UserError as error:
-        if near := did_you_mean(source, names()):
+        if near := did_you_mean(source, list_shapes()):
             raise UserError(f"{error.message}.{near}", field=error.field, hint=error.hint) from error
         raise
     here = is_local(source) or source.startswith("pypi:")
-    return Architecture(source, "given" if here else "hub", config, family_of(config, field=field))
+    return Architecture(source, "given" if here else "hub", config, find_family(config, field=field))
 
 
-def facts_of(what: Architecture, head: Head = "none", classes: int = 2, length: int | None = None) -> Facts:
+def compute_facts(what: Architecture, head: Head = "none", classes: int = 2, length: int | None = None) -> Facts:
     """Counted on the meta device."""
     family, config = what.family, what.config
     longest = family.longest_input(config)
-    refuse_longer(length, longest)
-    length = usual_length(length, longest)
+    check_length(length, longest)
+    length = default_length(length, longest)
     parameters = count_from_config(config, family, classes, head, field="MODEL")
     return Facts(
         family=family.name,
@@ -75,12 +75,12 @@ def _gflops(what: Architecture, length: int, head: Head, classes: int) -> Cost |
         return None
 
 
-def counts_of(what: Architecture) -> Counts:
+def compute_facts_by_length(what: Architecture) -> FactsByLength:
     """The facts for any length: operations at three lengths give the three coefficients exactly."""
-    at = {n: facts_of(what, length=n) for n in (16, 32, 64)}
+    at = {n: compute_facts(what, length=n) for n in (16, 32, 64)}
     gflops = [cost for n in (16, 32, 64) if (cost := at[n].gflops)]
     layers = [tuple(cost.layers[layer] for cost in gflops) for layer in range(what.layers)]
-    return Counts(
+    return FactsByLength(
         **at[16].model_dump(exclude={"gflops", "length"}),
         fixed=_coefficients([cost.fixed for cost in gflops]),
         layers=tuple(_coefficients(list(values)) for values in layers),

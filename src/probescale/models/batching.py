@@ -37,7 +37,7 @@ class Tokens:
         return np.lexsort((np.arange(len(self)), -self.lengths))
 
 
-def encode(
+def tokenize(
     tokenizer: PreTrainedTokenizerBase,
     texts: Sequence[str],
     pairs: Sequence[str] | None,

@@ -12,16 +12,16 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from probescale.errors import UserError
 from probescale.models.cost import Cost, parameter_cost
 from probescale.models.counting import count_flops
-from probescale.models.facts import refuse_longer
+from probescale.models.facts import check_length
 from probescale.models.family import Family
-from probescale.models.heads import Head, build_empty
+from probescale.models.heads import Head, build_on_meta
 from probescale.models.latency import measure_latency
 from probescale.models.parameters import Parameters
 from probescale.utils.files import format_size
 from probescale.utils.progress import spinner
 
 
-def costs_of(
+def measure_costs(
     units: Collection[str],
     config: PreTrainedConfig,
     family: Family,
@@ -41,11 +41,11 @@ def costs_of(
     if "gflops" in units:
         found["gflops"] = count_flops(config, family, length, head, classes)
     if "milliseconds" in units:
-        found["milliseconds"] = milliseconds_of(config, family, head, length, batch_size, model)
+        found["milliseconds"] = measure_milliseconds(config, family, head, length, batch_size, model)
     return found
 
 
-def milliseconds_of(
+def measure_milliseconds(
     config: PreTrainedConfig,
     family: Family,
     head: Head,
@@ -54,13 +54,13 @@ def milliseconds_of(
     model: PreTrainedModel | None = None,
 ) -> Cost:
     """Measured now, on this machine, in float32. Where no model is given one with random weights is built: as fast."""
-    refuse_longer(length, family.longest_input(config))
+    check_length(length, family.longest_input(config))
     with spinner("measuring this machine"):
         return measure_latency(model or _random(config, family, head), family, length, batch_size)
 
 
 def _random(config: PreTrainedConfig, family: Family, head: Head) -> PreTrainedModel:
-    empty = build_empty(family, config, head, field="--budget")
+    empty = build_on_meta(family, config, head, field="--budget")
     needed, free = 4 * sum(p.numel() for p in empty.parameters()), psutil.virtual_memory().available
     if needed > 0.8 * free:
         raise UserError(

@@ -103,7 +103,7 @@ def refuse_missing(names: set[str], folder: Path, stack: Stack, model: PreTraine
     if not names:
         return
     in_layers = any(_layer_of(name, stack) is not None for name in names)
-    hint = f"its config says {stack.layers_in(model.config)} layers; does the checkpoint have as many?"
+    hint = f"its config says {stack.count_layers(model.config)} layers; does the checkpoint have as many?"
     raise UserError(
         f"{folder} lacks {len(names)} weights its config asks for (or of another shape), such as {min(names)}",
         field=field,

@@ -10,9 +10,9 @@ from transformers import PreTrainedConfig, PreTrainedModel
 
 from probescale.errors import UserError, first_line
 from probescale.models.cost import Cost
-from probescale.models.facts import refuse_longer
+from probescale.models.facts import check_length
 from probescale.models.family import Family, backbone
-from probescale.models.heads import Head, build_empty
+from probescale.models.heads import Head, build_on_meta
 from probescale.models.parameters import Parameters
 
 
@@ -45,7 +45,7 @@ def count_from_config(
     field: str = "model.source",
 ) -> Parameters:
     """Count the model that this config describes, without allocating it."""
-    return count_parameters(build_empty(family, config, head, classes, field=field), family)
+    return count_parameters(build_on_meta(family, config, head, classes, field=field), family)
 
 
 def count_flops(
@@ -62,8 +62,8 @@ def count_flops(
     A decoder's side of an encoder-decoder is counted for as many tokens. The head's matrices are counted once a text,
     or once a token where it answers every token.
     """
-    refuse_longer(length, family.longest_input(config))
-    model = build_empty(family, config, head, classes, field=field)
+    check_length(length, family.longest_input(config))
+    model = build_on_meta(family, config, head, classes, field=field)
     body = backbone(model)
     model.config.pad_token_id = None  # nobody looks for padding among tokens that have no values
     ids = torch.zeros((1, length), dtype=torch.long, device="meta")
@@ -88,10 +88,11 @@ def count_flops(
             matrices.append(cast("torch.nn.Parameter", output.weight))
         per_token = head in ("token", "lm") or family.mean_of_token_logits
         head_flops = sum(2 * p.numel() for p in matrices) * (length if per_token else 1)
-    layers = tuple(_of_block(counts, family.stack.blocks, number) / 1e9 for number in range(family.layers_in(config)))
+    numbers = range(family.count_layers(config))
+    layers = tuple(_block_flops(counts, family.stack.blocks, number) / 1e9 for number in numbers)
     return Cost(fixed=(counts["Global"] + head_flops) / 1e9 - sum(layers), layers=layers)
 
 
-def _of_block(counts: dict[str, int], blocks: str, number: int) -> int:
+def _block_flops(counts: dict[str, int], blocks: str, number: int) -> int:
     """Operations of one block; names begin with the class of the module that was called."""
     return next((count for name, count in counts.items() if name.partition(".")[2] == f"{blocks}.{number}"), 0)

@@ -15,7 +15,7 @@ from probescale.utils.progress import console
 _announced: set[str] = set()
 
 
-def detect(config: PreTrainedConfig, *, known: Sequence[str], field: str) -> Family:
+def detect_family(config: PreTrainedConfig, *, known: Sequence[str], field: str) -> Family:
     """The one stack of like blocks whose length is the config's layer count, or a refusal that says what was found."""
     name = config.model_type
     if isinstance(text := getattr(config, "text_config", None), PreTrainedConfig):
@@ -36,7 +36,7 @@ def detect(config: PreTrainedConfig, *, known: Sequence[str], field: str) -> Fam
             model = AutoModel.from_config(config, trust_remote_code=False)
     except Exception as error:  # whatever the model class makes of its config
         raise _refusal(name, f"no model can be built from its config ({first_line(error)})", known, field) from error
-    stacks = stacks_in(backbone(model))
+    stacks = find_stacks(backbone(model))
     second = _second(config, stacks)
     found = [path for path, length in stacks.items() if length == count and (second is None or path != second.blocks)]
     if len(found) != 1:
@@ -62,7 +62,7 @@ def _second(config: PreTrainedConfig, stacks: dict[str, int]) -> Stack | None:
     return None
 
 
-def stacks_in(model: nn.Module) -> dict[str, int]:
+def find_stacks(model: nn.Module) -> dict[str, int]:
     """Lists of blocks of one class with weights of their own -> their length; lists inside a block are not stacks."""
     stacks: dict[str, int] = {}
     for path, module in model.named_modules():

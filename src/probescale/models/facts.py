@@ -10,11 +10,11 @@ from typing import Any
 from probescale.errors import UserError
 from probescale.models.cost import Cost
 from probescale.models.parameters import Parameters
-from probescale.models.shapes import known_name
+from probescale.models.shapes import canonical_name
 from probescale.utils.files import Record
 
 USUAL = 128
-COUNTS = "shape_counts.json"  # made by docs/generate.py on the meta device, and checked by a test
+FACTS_FILE = "shape_counts.json"  # made by docs/generate.py on the meta device, and checked by a test
 
 
 class Facts(Record):
@@ -28,7 +28,7 @@ class Facts(Record):
     gflops: Cost | None  # of one text; None where they cannot be counted without values
 
 
-class Counts(Record):
+class FactsByLength(Record):
     """The facts of a well-known model for any length: operations are a + b n + c n^2 for n tokens."""
 
     family: str
@@ -50,26 +50,26 @@ class Counts(Record):
 
 @cache
 def _counts() -> dict[str, dict[str, Any]]:
-    return json.loads(resources.files("probescale.models").joinpath(COUNTS).read_text(encoding="utf-8"))
+    return json.loads(resources.files("probescale.models").joinpath(FACTS_FILE).read_text(encoding="utf-8"))
 
 
-def known_facts(name: str, length: int | None = None) -> Facts | None:
+def built_in_facts(name: str, length: int | None = None) -> Facts | None:
     """Of a built-in shape without a head, for texts of this length (or the usual one); None for other names."""
-    known = known_name(name)
+    known = canonical_name(name)
     if known is None:
         return None
-    counts = Counts.model_validate(_counts()[known])
-    refuse_longer(length, counts.longest)
-    return counts.at(usual_length(length, counts.longest))
+    counts = FactsByLength.model_validate(_counts()[known])
+    check_length(length, counts.longest)
+    return counts.at(default_length(length, counts.longest))
 
 
-def refuse_longer(length: int | None, longest: int | None, *, field: str = "--length") -> None:
+def check_length(length: int | None, longest: int | None, *, field: str = "--length") -> None:
     if length is not None and longest is not None and length > longest:
         raise UserError(
             f"{length:,} tokens are more than the model can take", field=field, hint=f"use at most {longest:,}"
         )
 
 
-def usual_length(length: int | None, longest: int | None) -> int:
+def default_length(length: int | None, longest: int | None) -> int:
     """As given, else 128 or what the model can take."""
     return length or min(USUAL, longest or USUAL)

@@ -101,7 +101,7 @@ MOST_LAYERS = 10_000
 SHARED_BLOCKS = ("albert",)
 
 
-def family_of(config: PreTrainedConfig, *, field: str = "model.source") -> Family:
+def find_family(config: PreTrainedConfig, *, field: str = "model.source") -> Family:
     """The description for a model's config: from the list, or found by looking at the model."""
     known = (family for family in FAMILIES.values() if config.model_type in family.model_types)
     if config.model_type in SHARED_BLOCKS:
@@ -119,11 +119,11 @@ def family_of(config: PreTrainedConfig, *, field: str = "model.source") -> Famil
         )
     family = next(known, None)
     if family is None:
-        from probescale.models.detection import detect
+        from probescale.models.detection import detect_family
 
         described = [model_type for family in FAMILIES.values() for model_type in family.model_types]
-        family = detect(config, known=described, field=field)
-    if family.layers_in(config) < 1:
+        family = detect_family(config, known=described, field=field)
+    if family.count_layers(config) < 1:
         raise UserError("the model's config says that it has no layers", field=field)
     if reason := family.refuses(config):
         raise UserError(f"this model cannot be cut: {reason}", field=field)

@@ -36,7 +36,7 @@ class Stack:
     units: tuple[str, ...] = ()  # in a block: projections whose rows are feed-forward units (those that the block has)
     width: str = "intermediate_size"  # the config's name of how many units each block has
 
-    def layers_in(self, config: PreTrainedConfig) -> int:
+    def count_layers(self, config: PreTrainedConfig) -> int:
         return int(getattr(config, self.layer_count))
 
     def of(self, model: PreTrainedModel) -> nn.ModuleList | None:
@@ -66,8 +66,8 @@ class Family:
     heads_stay: str = HIDDEN_WIDE  # why heads cannot be dropped, where `stack.by_head` does not say how
     detected: bool = False  # found by looking at the model, not described here
 
-    def layers_in(self, config: PreTrainedConfig) -> int:
-        return self.stack.layers_in(config)
+    def count_layers(self, config: PreTrainedConfig) -> int:
+        return self.stack.count_layers(config)
 
     def fixed(self, config: PreTrainedConfig) -> tuple[int, ...]:
         """Layers that every subnetwork has to keep."""
@@ -96,7 +96,7 @@ class Family:
 
     def check_kept(self, kept: Sequence[int], config: PreTrainedConfig, *, field: str = "--keep") -> tuple[int, ...]:
         """Layers numbered from 1, in the order in which they will run; refused where the stock class has no place."""
-        kept = check_layers(kept, self.layers_in(config), field=field)
+        kept = check_layers(kept, self.count_layers(config), field=field)
         reason = self.layer_1_stays(config)
         if reason and (kept[0] != 1 or 1 in kept[1:]):
             raise UserError(

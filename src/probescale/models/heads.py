@@ -24,7 +24,7 @@ HEAD_FOR: dict[TaskKind, Head] = {"class": "sentence", "number": "regression", "
 PROBLEM_TYPES = {"sentence": "single_label_classification", "regression": "regression"}  # as stock configs say it
 
 
-def class_name(family: Family, config: PreTrainedConfig, head: Head) -> str | None:
+def stock_class_name(family: Family, config: PreTrainedConfig, head: Head) -> str | None:
     """The stock class with this head for a model of this type; None where transformers has none."""
     from transformers.models.auto import modeling_auto as auto
 
@@ -44,9 +44,9 @@ def class_name(family: Family, config: PreTrainedConfig, head: Head) -> str | No
     return name[0] if isinstance(name, tuple) else name
 
 
-def stock_class(family: Family, config: PreTrainedConfig, head: Head, *, field: str) -> type[PreTrainedModel]:
+def find_stock_class(family: Family, config: PreTrainedConfig, head: Head, *, field: str) -> type[PreTrainedModel]:
     """The class itself, or an error where there is none."""
-    name = class_name(family, config, head)
+    name = stock_class_name(family, config, head)
     if name is None:
         raise UserError(
             f'transformers has no class for "{config.model_type}" with the head "{head}"',
@@ -56,11 +56,11 @@ def stock_class(family: Family, config: PreTrainedConfig, head: Head, *, field: 
     return getattr(transformers, name)
 
 
-def build_empty(
+def build_on_meta(
     family: Family, config: PreTrainedConfig, head: Head = "none", classes: int = 2, *, field: str = "model.source"
 ) -> PreTrainedModel:
     """The stock model on the meta device: shapes without memory."""
-    stock = stock_class(family, config, head, field=field)
+    stock = find_stock_class(family, config, head, field=field)
     names = {number: str(number) for number in range(1 if head == "regression" else classes)}
     labels = {"id2label": names, "label2id": {name: number for number, name in names.items()}}
     config = type(config).from_dict({**config.to_dict(), **labels})

@@ -26,13 +26,13 @@ def cut_config(config: C, family: Family, kept: Sequence[int], decoder: Sequence
         if decoder is not None:
             setattr(cut, family.decoder.layer_count, len(decoder))
         # The stock cache for generation asks for this name; T5's has another, and the encoder's count would be used.
-        cut.decoder_layers = family.decoder.layers_in(cut)
+        cut.decoder_layers = family.decoder.count_layers(cut)
     return cut
 
 
 def per_layer_settings(config: PreTrainedConfig, family: Family) -> list[str]:
     """Names of settings with a value for every layer, such as layer_types."""
-    layers = family.layers_in(config)
+    layers = family.count_layers(config)
     return [
         name
         for name, value in vars(config).items()

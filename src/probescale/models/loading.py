@@ -18,9 +18,9 @@ from transformers.initialization import no_init_weights
 
 from probescale.errors import UserError, first_line
 from probescale.models.checkpoint import refuse_missing, refuse_unknown_layers, stored_dtype, weight_files
-from probescale.models.families import family_of
+from probescale.models.families import find_family
 from probescale.models.family import Family, backbone_prefix
-from probescale.models.heads import PROBLEM_TYPES, Head, class_name, stock_class
+from probescale.models.heads import PROBLEM_TYPES, Head, find_stock_class, stock_class_name
 from probescale.models.layer_config import cut_config
 from probescale.models.tokenizers import gguf_options, load_tokenizer
 from probescale.utils.progress import console, spinner
@@ -45,7 +45,7 @@ def quiet_transformers() -> Iterator[None]:
 
 
 @contextmanager
-def no_weights() -> Iterator[None]:
+def empty_weights() -> Iterator[None]:
     """Models are built without memory for weights, and without the time to draw them at random."""
     with no_init_weights(), init_empty_weights(include_buffers=False):
         yield
@@ -63,25 +63,25 @@ class LoadedModel:
 
     @property
     def layers(self) -> int:
-        return self.family.layers_in(self.model.config)
+        return self.family.count_layers(self.model.config)
 
     def __getstate__(self) -> dict[str, Any]:
         """For another process, which describes the family itself: descriptions have functions in them."""
         return {name: value for name, value in vars(self).items() if name != "family"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state, family=family_of(state["model"].config))
+        vars(self).update(state, family=find_family(state["model"].config))
 
 
 def read_config(source: str, revision: str | None = None, *, field: str = "model.source") -> PreTrainedConfig:
     """The model's config alone: from the hub, nothing else is fetched."""
-    return config_in(fetch_model_folder(source, revision, field=field, config_only=True), field=field)
+    return read_folder_config(fetch_model_folder(source, revision, field=field, config_only=True), field=field)
 
 
 def check_local_model(source: str, *, allow_pickle: bool = False, field: str = "model.source") -> None:
     """Refuse a local model whose tokenizer or weights cannot be read, without loading the weights."""
     folder = fetch_model_folder(source, field=field)
-    load_tokenizer(folder, config_in(folder, field=field), field=field)
+    load_tokenizer(folder, read_folder_config(folder, field=field), field=field)
     stored_dtype(weight_files(folder, allow_pickle=allow_pickle, field=field), field=field)
 
 
@@ -100,10 +100,10 @@ def load_classifier(
     A regression head gives one number and has no labels: `names` is empty.
     """
     folder = fetch_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
-    config = config_in(folder, field=field)
-    family = family_of(config, field=field)
+    config = read_folder_config(folder, field=field)
+    family = find_family(config, field=field)
     tokenizer = load_tokenizer(folder, config, field=field)
-    stock = stock_class(family, config, head, field=field)
+    stock = find_stock_class(family, config, head, field=field)
     names = ("number",) if head == "regression" else names
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
     # A decoder's sentence head looks for the last token that is no padding.
@@ -119,7 +119,7 @@ def load_classifier(
     new |= {name for name in model.state_dict() if not name.startswith(backbone_prefix(model))}
     _draw(model, family, new, seed)
     cast("torch.nn.Module", model).to("cuda" if torch.cuda.is_available() else "cpu")
-    return LoadedModel(model, tokenizer, family, source, fingerprint(model, without=new))
+    return LoadedModel(model, tokenizer, family, source, compute_fingerprint(model, without=new))
 
 
 def load_as_saved(
@@ -133,8 +133,8 @@ def load_as_saved(
 ) -> LoadedModel:
     """The model in the class it was saved in, head included; `dtype="auto"` leaves its numbers as they are stored."""
     folder = fetch_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
-    config = config_in(folder, field=field)
-    family = family_of(config, field=field)
+    config = read_folder_config(folder, field=field)
+    family = find_family(config, field=field)
     tokenizer = load_tokenizer(folder, config, padded=False, field=field)
     files = weight_files(folder, allow_pickle=allow_pickle, field=field)
     dtype = stored_dtype(files, field=field) if dtype == "auto" else dtype
@@ -154,7 +154,7 @@ def load_as_saved(
             f"{config.model_type} models have no encoder as a stock class of its own", field="--encoder-only"
         )
     _tell_left_out(info["unexpected_keys"], model)
-    return LoadedModel(model, tokenizer, family, source, fingerprint(model))
+    return LoadedModel(model, tokenizer, family, source, compute_fingerprint(model))
 
 
 def _saved_class(config: PreTrainedConfig, family: Family, folder: Path) -> type:
@@ -164,7 +164,7 @@ def _saved_class(config: PreTrainedConfig, family: Family, folder: Path) -> type
     if isinstance(named, type) and issubclass(named, PreTrainedModel):  # other names of the library are no models
         return named
     generates = family.pooling == "last" or family.decoder is not None
-    known = class_name(family, config, "lm" if generates else "none")
+    known = stock_class_name(family, config, "lm" if generates else "none")
     return getattr(transformers, known or "", getattr(transformers, family.backbone))
 
 
@@ -177,7 +177,7 @@ def _tell_left_out(unexpected: Iterable[str], model: PreTrainedModel) -> None:
         )
 
 
-def fingerprint(model: PreTrainedModel, without: Collection[str] = ()) -> str:
+def compute_fingerprint(model: PreTrainedModel, without: Collection[str] = ()) -> str:
     """sha256 over names and values of the backbone's weights, whatever head sits on it and however they are stored."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
@@ -197,7 +197,7 @@ def _draw(model: PreTrainedModel, family: Family, names: Collection[str], seed: 
             model.state_dict()[name].copy_(drawn[name])
 
 
-def config_in(folder: Path, *, field: str) -> PreTrainedConfig:
+def read_folder_config(folder: Path, *, field: str) -> PreTrainedConfig:
     """The config of a model folder or a GGUF file."""
     place, options = gguf_options(folder, field=field)
     try:

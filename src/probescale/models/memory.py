@@ -18,7 +18,7 @@ from probescale.utils.resources import MEMORY_HINT, is_out_of_memory
 T = TypeVar("T")
 
 
-class Portions:
+class BatchSplitter:
     """Into how many parts a batch is cut: one, until memory runs out; then twice as many, from there on."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Portions:
             # Only here: while it is handled, the error holds what was computed until then.
             found.clear()
             undo()
-            give_back()
+            release_memory()
             self.count *= 2
             _tell()
 
@@ -75,7 +75,7 @@ def _trim() -> object:
     return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
-def give_back() -> None:
+def release_memory() -> None:
     """Activations of many shapes leave holes that glibc keeps: hundreds of MB over a long pass, none after this."""
     trim = _trim()
     if callable(trim):

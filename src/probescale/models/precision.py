@@ -21,7 +21,7 @@ with torch.autocast("cpu", torch.{name}):
 """
 
 
-def usable_precision(wished: Precision) -> Precision:
+def choose_precision(wished: Precision) -> Precision:
     """bfloat16 on a GPU that has it unless another is wished; float32 where the wished one does not work."""
     gpu = torch.cuda.is_available()
     if wished == "auto":

@@ -31,16 +31,16 @@ def _spelling() -> dict[str, str]:
     return {name.lower(): name for name in _entries()}
 
 
-def names() -> list[str]:
+def list_shapes() -> list[str]:
     """All names with a built-in shape, aliases among them, in alphabetical order.
 
-    >>> names()[:3]
+    >>> list_shapes()[:3]
     ['all-MiniLM-L6-v2', 'bart-base', 'bart-large']
     """
     return sorted(_entries(), key=str.lower)
 
 
-def known_name(name: str) -> str | None:
+def canonical_name(name: str) -> str | None:
     """The name as it stands in shapes.yaml, whatever its case, alias or organisation; None for an unknown one."""
     organisation, _, plain = name.lower().rpartition("/")
     known = _spelling().get(plain)
@@ -50,9 +50,9 @@ def known_name(name: str) -> str | None:
     return shape if isinstance(shape, str) else known
 
 
-def built_in(name: str) -> PreTrainedConfig | None:
+def built_in_config(name: str) -> PreTrainedConfig | None:
     """A new config of this checkpoint; None for an unknown name."""
-    known = known_name(name)
+    known = canonical_name(name)
     if known is None:
         return None
     shape = _entries()[known]

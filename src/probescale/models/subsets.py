@@ -10,18 +10,18 @@ Subset = tuple[int, ...]  # layers numbered from 1, ascending
 MOST_LAYERS = 10_000  # a range longer than that is a slip of the finger
 
 
-def name_of(subset: Subset) -> str:
+def format_subset(subset: Subset) -> str:
     """
-    >>> name_of((1, 2, 5))
+    >>> format_subset((1, 2, 5))
     '1-2-5'
     """
     return "-".join(map(str, subset))
 
 
-def layers_text(layers: Iterable[int]) -> str:
+def format_layers(layers: Iterable[int]) -> str:
     """Runs of layers written short.
 
-    >>> layers_text([1, 2, 3, 7])
+    >>> format_layers([1, 2, 3, 7])
     '1-3, 7'
     """
     runs: list[list[int]] = []
@@ -33,10 +33,10 @@ def layers_text(layers: Iterable[int]) -> str:
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
-def blocks_of(layers: int, k: int, fixed: Subset = ()) -> list[Subset]:
+def contiguous_blocks(layers: int, k: int, fixed: Subset = ()) -> list[Subset]:
     """Blocks of neighbours among the layers that may go, with those that have to stay: k layers in all.
 
-    >>> blocks_of(4, 3), blocks_of(5, 3, fixed=(1,))
+    >>> contiguous_blocks(4, 3), contiguous_blocks(5, 3, fixed=(1,))
     ([(1, 2, 3), (2, 3, 4)], [(1, 2, 3), (1, 3, 4), (1, 4, 5)])
     """
     free = [layer for layer in range(1, layers + 1) if layer not in fixed]
@@ -46,14 +46,14 @@ def blocks_of(layers: int, k: int, fixed: Subset = ()) -> list[Subset]:
     return [tuple(sorted((*fixed, *free[first : first + size]))) for first in range(len(free) - size + 1)]
 
 
-def every_block(layers: int, most: int, fixed: Subset = ()) -> list[Subset]:
-    return [block for k in range(1, most + 1) for block in blocks_of(layers, k, fixed)]
+def all_contiguous_blocks(layers: int, most: int, fixed: Subset = ()) -> list[Subset]:
+    return [block for k in range(1, most + 1) for block in contiguous_blocks(layers, k, fixed)]
 
 
-def passes_for(subsets: Iterable[Subset], layers: int) -> float:
+def count_passes(subsets: Iterable[Subset], layers: int) -> float:
     """Cost of running them all, in passes through the whole model. The model's own pass gives its first layers.
 
-    >>> passes_for(every_block(12, 12), 12)
+    >>> count_passes(all_contiguous_blocks(12, 12), 12)
     6.5
     """
     beginnings = {subset[:end] for subset in subsets for end in range(1, len(subset) + 1)}

@@ -16,10 +16,10 @@ from probescale.errors import ProofFailed, UserError
 from probescale.models.counting import count_parameters
 from probescale.models.family import Stack, backbone_prefix, check_layers
 from probescale.models.layer_config import cut_config
-from probescale.models.loading import LoadedModel, fingerprint, no_weights, quiet_transformers
+from probescale.models.loading import LoadedModel, compute_fingerprint, empty_weights, quiet_transformers
 from probescale.models.proof.comparison import FolderCheck, Proof, check_folder, folder_check, load_options
 from probescale.models.proof.reference import answers
-from probescale.models.tokenizers import as_new
+from probescale.models.tokenizers import reset_tokenizer
 from probescale.utils.files import atomic_folder, check_output_folder, write_json, write_text
 from probescale.utils.progress import spinner
 from probescale.utils.resources import report_shortage
@@ -52,7 +52,7 @@ def built_like(
     """A model of the parent's stock class with another config, and exactly these weights."""
     parent = loaded.model
     try:
-        with no_weights():
+        with empty_weights():
             child = type(parent)(config(), **load_options(parent))
         child.load_state_dict(weights, strict=True, assign=True)  # strict: no weight missing, none left over
     except Exception as error:  # layers that are not alike, or a config that cannot be cut
@@ -61,7 +61,7 @@ def built_like(
     if parent.can_generate():
         child.generation_config = copy.deepcopy(parent.generation_config)
     cast("nn.Module", child).to(parent.device)
-    return replace(loaded, model=child.eval(), fingerprint=fingerprint(child))
+    return replace(loaded, model=child.eval(), fingerprint=compute_fingerprint(child))
 
 
 def _reason(error: Exception) -> str:
@@ -109,7 +109,7 @@ def write_model(loaded: LoadedModel, folder: Path) -> None:
         settings.pop("auto_map", None)  # names of code that stays behind
     with quiet_transformers(), _generation_settings(loaded.model, folder):
         loaded.model.save_pretrained(folder)
-        as_new(loaded.tokenizer).save_pretrained(folder)
+        reset_tokenizer(loaded.tokenizer).save_pretrained(folder)
 
 
 @contextmanager

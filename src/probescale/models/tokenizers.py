@@ -60,10 +60,10 @@ def _check_padding(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig,
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
     """sha256 of the tokenizer as it is in memory, without the length of the last call."""
-    return hashlib.sha256(_backend(as_new(tokenizer)).to_str().encode()).hexdigest()
+    return hashlib.sha256(_backend(reset_tokenizer(tokenizer)).to_str().encode()).hexdigest()
 
 
-def as_new(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+def reset_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     """Forget truncation and padding of earlier calls; tokenizer.json would keep them."""
     _backend(tokenizer).no_truncation()
     _backend(tokenizer).no_padding()

@@ -152,7 +152,7 @@ def _vocabularies(shrinker: Shrinker, asked: str | int) -> list[int | None]:
 
 def _ranks(shrinker: Shrinker, asked: str | int) -> list[int | None]:
     config, family = shrinker.loaded.model.config, shrinker.loaded.family
-    if asked == "full" or (asked == "auto" and factorise.why_not(family, config)):
+    if asked == "full" or (asked == "auto" and factorise.why_rank_is_fixed(family, config)):
         return [None]
     if isinstance(asked, int):
         factorise.check_rank(asked, family, config)
@@ -162,7 +162,7 @@ def _ranks(shrinker: Shrinker, asked: str | int) -> list[int | None]:
 
 def _units(shrinker: Shrinker, asked: str | int) -> list[int | None]:
     model, family = shrinker.loaded.model, shrinker.loaded.family
-    if asked == "all" or (asked == "auto" and width.why_not(family)):
+    if asked == "all" or (asked == "auto" and width.why_width_is_fixed(family)):
         return [None]
     if isinstance(asked, int):
         return [asked]

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from probescale.errors import UserError
+from probescale.models.attention_heads import check_head_count, choose_heads, keep_heads
 from probescale.models.counting import count_parameters
-from probescale.models.families import family_of
-from probescale.models.head_cut import check_count, choose_heads, keep_heads
+from probescale.models.families import find_family
 from probescale.models.loading import LoadedModel, load_as_saved, read_config
-from probescale.models.memory import give_back
+from probescale.models.memory import release_memory
 from probescale.models.proof.comparison import folder_check
 from probescale.models.proof.reference import parents_answers, silenced_answers
-from probescale.models.sentence import check_modules, is_sentence_encoder, keep_modules
+from probescale.models.sentence_encoder import check_modules, copy_modules, is_sentence_encoder
 from probescale.models.surgery import RECORD, extract, prove, record_of, write_model
 from probescale.pipeline.provenance import provenance
 from probescale.probing.score_files import load_scores
@@ -48,13 +48,13 @@ def cut_to_folder(
     """
     folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[RECORD])
     config = read_config(source, revision, field="MODEL")
-    family = family_of(config, field="MODEL")
+    family = find_family(config, field="MODEL")
     kept = family.check_kept(kept, config)  # before anything large is fetched
     scores = _scores(heads, head_scores)
     chosen: dict[int, tuple[int, ...]] = {}  # layer -> its heads; empty: all of them
     if heads is not None and scores is not None:
-        check_count(heads, family, config)
-        rows = head_rows(scores, family.layers_in(config), config.num_attention_heads)
+        check_head_count(heads, family, config)
+        rows = head_rows(scores, family.count_layers(config), config.num_attention_heads)
         chosen = dict(zip(kept, choose_heads([rows[layer - 1] for layer in kept], heads, family, config), strict=True))
     place = fetch_model_folder(source, revision, field="MODEL", allow_pickle=allow_pickle)
     encoder = place if is_sentence_encoder(place) else None
@@ -78,10 +78,10 @@ def cut_to_folder(
         check = folder_check(child, wanted, record["params"], partial)
         write_model(child, partial)
         del parent, child
-        give_back()
+        release_memory()
         record["proof"] = prove(check).model_dump(mode="json")
         if encoder:
-            record["sentence_modules"] = keep_modules(encoder, partial)
+            record["sentence_modules"] = copy_modules(encoder, partial)
         write_json(partial / RECORD, record)
     return record
 

@@ -18,7 +18,7 @@ from probescale.models.loading import LoadedModel
 from probescale.models.proof.comparison import check_in_memory
 from probescale.models.proof.reference import parents_answers
 from probescale.models.shrink.shrinker import Shrink, Shrinker
-from probescale.models.subsets import Subset, name_of
+from probescale.models.subsets import Subset, format_subset
 from probescale.models.surgery import extract, record_of, save_model
 from probescale.pipeline.folder import INNER
 from probescale.recovery.answers import load_answers, save_answers
@@ -139,7 +139,7 @@ class Measurer:
 
     def _place(self, kept: Subset, *, whole: bool) -> Path:
         folder = self.ground if whole else self.work
-        return folder / INNER / "measured" / ("original.json" if whole else f"{name_of(kept)}.json")
+        return folder / INNER / "measured" / ("original.json" if whole else f"{format_subset(kept)}.json")
 
     def _checkpoints(self, kept: Subset, *, whole: bool) -> Path:
         """Until the trained model is measured, and saved where it is to be."""

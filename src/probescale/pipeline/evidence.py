@@ -9,7 +9,7 @@ from probescale.config import RunConfig
 from probescale.models.cost import Cost
 from probescale.models.loading import LoadedModel
 from probescale.models.parameters import Parameters
-from probescale.models.subsets import every_block
+from probescale.models.subsets import all_contiguous_blocks
 from probescale.probing.flow import flow
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
@@ -58,7 +58,7 @@ def gather(
         structure = structure_of(config.selection).also(fixed)
         layers, passes = loaded.layers, config.selection.passes
         if "blocks" in needs:
-            prober.score(every_block(layers, layers, structure.keep))
+            prober.score(all_contiguous_blocks(layers, layers, structure.keep))
         if "all subsets" in needs:
             prober.score(all_subsets(layers, most, passes, structure))
         if "search" in needs:

@@ -12,7 +12,7 @@ from typing import Any
 from probescale.config import RunConfig
 from probescale.defaults import STRATEGY
 from probescale.errors import UserError
-from probescale.models.budget_costs import costs_of
+from probescale.models.budget_costs import measure_costs
 from probescale.models.cost import Cost
 from probescale.models.counting import count_parameters
 from probescale.models.heads import HEAD_FOR
@@ -264,7 +264,7 @@ def _costs(path: Path, loaded: LoadedModel, config: RunConfig) -> dict[Unit, Cos
     if units <= {"parameters"}:
         return {}
     if not path.exists():
-        costs = costs_of(
+        costs = measure_costs(
             units,
             loaded.model.config,
             loaded.family,

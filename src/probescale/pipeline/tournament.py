@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from probescale.models.shrink.shrinker import Shrink
-from probescale.models.subsets import Subset, layers_text
+from probescale.models.subsets import Subset, format_layers
 from probescale.pipeline.evaluation import Measurer
 from probescale.recovery.recover import aside
 from probescale.utils.files import Record
@@ -38,7 +38,7 @@ class Attempt(Record):
 
     def sentence(self) -> str:
         beside = f"; {self.shrink}" if self.shrink else ""
-        return f"layers {layers_text(self.kept)} ({self.rule}{beside}), {self.loss:.4f}"
+        return f"layers {format_layers(self.kept)} ({self.rule}{beside}), {self.loss:.4f}"
 
 
 class Attempts(Record):
@@ -68,7 +68,7 @@ class Attempts(Record):
         if not self.clear(attempts):
             return (
                 f"None of {number} {what} learnt anything in {texts:,} texts, so probes decided: layers "
-                f"{layers_text(best.kept)}. A larger selection.trial may tell more."
+                f"{format_layers(best.kept)}. A larger selection.trial may tell more."
             )
         after = "".join(f"; next: {one.sentence()}" for one in sorted(attempts, key=lambda one: one.loss)[1:2])
         return (

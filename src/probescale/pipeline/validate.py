@@ -185,11 +185,11 @@ def _check_model(model: ModelConfig) -> None:
 
 def check_architecture(model: ModelConfig) -> tuple[PreTrainedConfig, Family]:
     """The model's config and family, if both are known and the inputs fit."""
-    from probescale.models.families import family_of
+    from probescale.models.families import find_family
     from probescale.models.loading import read_config
 
     config = read_config(model.source, model.revision)
-    family = family_of(config)
+    family = find_family(config)
     longest = family.longest_input(config)
     if longest is not None and model.max_length > longest:
         raise UserError(
@@ -204,7 +204,7 @@ def check_budget(config: RunConfig, classes: int) -> None:
     """Every strategy must find a subnetwork within the budget; known from the model's config alone, but for time."""
     from dataclasses import replace
 
-    from probescale.models.budget_costs import costs_of
+    from probescale.models.budget_costs import measure_costs
     from probescale.models.counting import count_from_config
     from probescale.models.heads import HEAD_FOR
     from probescale.selection.search import refuse_costly
@@ -220,8 +220,8 @@ def check_budget(config: RunConfig, classes: int) -> None:
     chosen = config.selection
     budget = parse_budget(chosen.budget, chosen.k)
     timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
-    costs = costs_of(timeless.units, model, family, parameters, head=head, classes=classes, length=chosen.length)
+    costs = measure_costs(timeless.units, model, family, parameters, head=head, classes=classes, length=chosen.length)
     structure = structure_of(chosen)
     for strategy in (chosen.strategy, *config.compare):
-        most = largest(family.layers_in(model), timeless, parameters, strategy, costs, structure)
+        most = largest(family.count_layers(model), timeless, parameters, strategy, costs, structure)
         refuse_costly(strategy, len(parameters.layers), most, chosen.passes, structure.also(parameters.fixed))

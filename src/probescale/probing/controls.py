@@ -12,7 +12,7 @@ import transformers
 
 from probescale.errors import ProbeScaleError
 from probescale.models.family import backbone
-from probescale.models.loading import LoadedModel, fingerprint
+from probescale.models.loading import LoadedModel, compute_fingerprint
 from probescale.probing.linear import MANY
 from probescale.probing.targets import Target
 from probescale.tasks.data import seeded_draw
@@ -82,7 +82,8 @@ def with_random_weights(loaded: LoadedModel, seed: int) -> tuple[LoadedModel, Pr
     transformers.set_seed(seed)
     model = type(loaded.model)(loaded.model.config).to(loaded.model.device).eval()  # type: ignore[call-arg]
     proof = _compare(trained.state_dict(), backbone(model).state_dict())
-    return replace(loaded, model=model, fingerprint=fingerprint(model), source=f"{loaded.source} (random)"), proof
+    source = f"{loaded.source} (random)"
+    return replace(loaded, model=model, fingerprint=compute_fingerprint(model), source=source), proof
 
 
 def _compare(trained: dict[str, torch.Tensor], drawn: dict[str, torch.Tensor]) -> Proof:

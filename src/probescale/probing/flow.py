@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probescale.models.batching import encode, padded_batches
+from probescale.models.batching import padded_batches, tokenize
+from probescale.models.block_calls import record_calls
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
 from probescale.models.proof.child import without_cache
-from probescale.models.wiring import wired
 from probescale.probing.scores import Flow
 from probescale.tasks.data import Examples, TaggedSentences
 from probescale.utils.progress import progress
@@ -22,7 +22,7 @@ def flow(
     loaded: LoadedModel, texts: Examples | TaggedSentences, *, max_length: int = 128, batch_tokens: int = 2048
 ) -> Flow:
     """One pass over the texts."""
-    tokens = encode(loaded.tokenizer, texts.texts, texts.pairs, max_length)
+    tokens = tokenize(loaded.tokenizer, texts.texts, texts.pairs, max_length)
     with progress("how states turn", len(tokens)) as advance:
 
         def batches() -> Iterator[Mapping[str, Tensor]]:
@@ -41,7 +41,7 @@ def flow_of(loaded: LoadedModel, batches: Iterable[Mapping[str, Tensor]]) -> Flo
     cosines, turns, texts, count = np.zeros((places, places)), np.zeros((places, places)), 0, 0
     for padded in batches:
         inputs = {name: tensor.to(model.device) for name, tensor in padded.items()}
-        wiring = wired(blocks, lambda inputs=inputs: model(**inputs, **without_cache(model)), outputs=True)
+        wiring = record_calls(blocks, lambda inputs=inputs: model(**inputs, **without_cache(model)), outputs=True)
         real = inputs["attention_mask"].bool()
         states = [state[real].float() for state in (wiring.embedded, *wiring.outputs)]  # (tokens, hidden) each
         unit = torch.stack([torch.nn.functional.normalize(state, dim=-1) for state in states], 1)

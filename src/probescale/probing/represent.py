@@ -20,7 +20,7 @@ from probescale.errors import MachineError, UserError, first_line
 from probescale.models.batching import Tokens, padded_batches
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
-from probescale.models.memory import Portions, give_back
+from probescale.models.memory import BatchSplitter, release_memory
 from probescale.models.subsets import Subset
 from probescale.models.tokenizers import tokenizer_fingerprint
 from probescale.probing.cache import Features, Store, Writer
@@ -144,7 +144,7 @@ def _run(
             for (key, request), writer in zip(requests.items(), writers, strict=True):
                 about = {"model": loaded.source, "pooling": request.pooling, "inputs": f"{len(order):,} inputs"}
                 writer.finish(store.root / key, about)
-            give_back()
+            release_memory()
         except OSError as error:
             hint = short.hint if (short := find_shortage(error)) else "check its permissions"
             raise MachineError(
@@ -171,7 +171,7 @@ def _pass(
         for writer, end in zip(writers, ends, strict=True):
             writer.resume(int(end[done - 1]) if done else 0)
     batches = _placed(padded_batches(loaded.tokenizer, tokens, batch_tokens, first=done), done)
-    targets, portions = list(zip(views, writers, ends, strict=True)), Portions()
+    targets, portions = list(zip(views, writers, ends, strict=True)), BatchSplitter()
     work = partial(_batch, loaded, sites, read, targets, portions)
     with torch.inference_mode(), progress(title, len(tokens)) as advance:
         advance(done)
@@ -183,7 +183,7 @@ def _pass(
                     writer.advance(count)
             advance(size)
             if number % BATCHES_KEPT == 0:
-                give_back()
+                release_memory()
 
 
 def _placed(
@@ -200,7 +200,7 @@ def _batch(
     sites: Sequence[Site],
     read: Reader,
     targets: list[tuple[View, Writer, np.ndarray]],
-    portions: Portions,
+    portions: BatchSplitter,
     placed: tuple[int, np.ndarray, BatchEncoding],
 ) -> tuple[int, list[tuple[list[Written], int]]]:
     """How many inputs, and by writer what is still to be written of them, and how many rows they have.

@@ -16,9 +16,9 @@ from torch import Tensor, nn
 
 from probescale.config import Granularity
 from probescale.errors import UserError
+from probescale.models.block_calls import input_state, output_state, removing_hooks
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
-from probescale.models.wiring import given, removing, state_in
 
 
 @dataclass(frozen=True)
@@ -75,10 +75,10 @@ def states_at(sites: Sequence[Site], receive: Callable[[int, Tensor], None]) -> 
         receive(number, state.reshape(*rows, -1))  # OPT's feed-forward part sees all tokens in one row
 
     def before(number: int) -> Callable[..., None]:
-        return lambda _module, args, kwargs: take(number, given((args, kwargs)))
+        return lambda _module, args, kwargs: take(number, input_state((args, kwargs)))
 
     def after(number: int) -> Callable[..., None]:
-        return lambda _module, _args, output: take(number, state_in(output))
+        return lambda _module, _args, output: take(number, output_state(output))
 
     handles: list[Any] = []
     for number, site in enumerate(sites):
@@ -86,5 +86,5 @@ def states_at(sites: Sequence[Site], receive: Callable[[int, Tensor], None]) -> 
             handles.append(site.module.register_forward_pre_hook(before(number), with_kwargs=True))
         else:
             handles.append(site.module.register_forward_hook(after(number)))
-    with removing(handles):
+    with removing_hooks(handles):
         yield

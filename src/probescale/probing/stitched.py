@@ -9,7 +9,7 @@ import numpy as np
 
 from probescale.config import RunConfig
 from probescale.models.loading import LoadedModel
-from probescale.models.subsets import Subset, name_of, passes_for
+from probescale.models.subsets import Subset, count_passes, format_subset
 from probescale.probing.cache import Store
 from probescale.probing.fitting import score_property
 from probescale.probing.probe import drawn, pooling_of, rows_of
@@ -66,14 +66,14 @@ class Prober:
                 for seed in range(config.seed, config.seed + SPLITS):
                     rows = rows_of(request, features, prop.name, config.probing.validation, seed)
                     scored = score_property(rows, features, sites, 1, settings, seed, prop.name, floors=False)
-                    measures = [scored.sites[name_of(subset)].measures for subset in subsets]
+                    measures = [scored.sites[format_subset(subset)].measures for subset in subsets]
                     share = weights[prop.name] / SPLITS
                     total += share * np.array([one[METRIC].value for one in measures])
                     accuracy += share * np.array([one["accuracy"].value for one in measures])
                     resampled = resampled + share * np.nan_to_num([one[METRIC].drawn for one in measures])
         for number, subset in enumerate(subsets):
             self.found[subset] = _Found(float(total[number]), float(accuracy[number]), resampled[number])
-        self.passes += passes_for(subsets, loaded.layers)
+        self.passes += count_passes(subsets, loaded.layers)
 
     def scores(self) -> SubnetworkScores:
         subsets = sorted(self.found, key=lambda subset: (len(subset), subset))

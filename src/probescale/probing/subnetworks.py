@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
+from probescale.models.block_calls import BlockCalls, record_calls
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
 from probescale.models.proof.child import without_cache
-from probescale.models.subsets import Subset, name_of
-from probescale.models.wiring import Wiring, wired
+from probescale.models.subsets import Subset, format_subset
 from probescale.probing.sites import Site
 
 
 def ends_of(loaded: LoadedModel, subsets: Sequence[Subset]) -> list[Site]:
     """Where states are taken: behind the last layer of each."""
     blocks, width = loaded.family.layers(loaded.model), backbone(loaded.model).config.hidden_size
-    return [Site(name_of(subset), 0, width, blocks[subset[-1] - 1]) for subset in subsets]
+    return [Site(format_subset(subset), 0, width, blocks[subset[-1] - 1]) for subset in subsets]
 
 
 def run_subnetworks(
@@ -26,7 +26,7 @@ def run_subnetworks(
     """Call `receive(number of the subset, state)` for each, in an order that shares beginnings."""
     model = backbone(loaded.model)
     blocks = list(loaded.family.layers(loaded.model))
-    wiring = wired(blocks, lambda: model(**inputs, **without_cache(model)), outputs=True)
+    wiring = record_calls(blocks, lambda: model(**inputs, **without_cache(model)), outputs=True)
     numbers = {subset: number for number, subset in enumerate(subsets)}
     beginnings = {subset[:end] for subset in subsets for end in range(len(subset) + 1)}
     following: dict[Subset, list[Subset]] = {}
@@ -36,7 +36,7 @@ def run_subnetworks(
 
 
 def _walk(
-    wiring: Wiring,
+    wiring: BlockCalls,
     here: Subset,
     state: Tensor,
     following: dict[Subset, list[Subset]],
@@ -46,7 +46,7 @@ def _walk(
     """Depth first, so that only the states on the way to here are held."""
     for subset in following.get(here, ()):
         own = subset == tuple(range(1, len(subset) + 1))  # the model itself has been here
-        after = wiring.outputs[len(subset) - 1] if own else wiring.through(subset[-1], state)
+        after = wiring.outputs[len(subset) - 1] if own else wiring.run_block(subset[-1], state)
         if subset in numbers:
             receive(numbers[subset], after)
         _walk(wiring, subset, after, following, numbers, receive)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
-from probescale.models.batching import Tokens, encode
+from probescale.models.batching import Tokens, tokenize
 from probescale.tasks.data import Examples, TaggedSentences
 
 
@@ -74,7 +74,7 @@ def tokenise(
             for rows, (whose, pooling) in zip(found, wanted, strict=True):
                 rows += ((first + row, *span) for span in _spans(encoded, row, first + row, whose, pooling))
 
-    tokens = encode(tokenizer, data.texts, data.pairs, max_length, visit)
+    tokens = tokenize(tokenizer, data.texts, data.pairs, max_length, visit)
     views = []
     for rows, (_, pooling) in zip(found, wanted, strict=True):
         columns = np.array(rows, np.int32).reshape(-1, 4).T

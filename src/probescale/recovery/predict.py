@@ -12,7 +12,7 @@ from torch import Tensor
 from probescale.models.batching import batches_by_tokens
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
-from probescale.models.memory import Portions
+from probescale.models.memory import BatchSplitter
 from probescale.recovery.inputs import Data, Inputs, inputs_of
 from probescale.recovery.states import means, watched
 from probescale.tasks.data import Examples
@@ -63,7 +63,7 @@ def answers_of(
     batches = (order[here] for here in batches_by_tokens(tokens.lengths[order], batch_tokens))
     blocks = list(loaded.family.layers(loaded.model)) if receive else []
     with torch.inference_mode(), watched(blocks) as seen, progress(title, len(order)) as advance:
-        for parts in map_over_processes(partial(_batch, loaded, inputs, seen, Portions()), batches):
+        for parts in map_over_processes(partial(_batch, loaded, inputs, seen, BatchSplitter()), batches):
             for numbers, rows, logits, behind in parts:
                 found[rows] = logits
                 if receive and behind is not None:
@@ -73,7 +73,7 @@ def answers_of(
 
 
 def _batch(
-    loaded: LoadedModel, inputs: Inputs, seen: list[Tensor], portions: Portions, numbers: np.ndarray
+    loaded: LoadedModel, inputs: Inputs, seen: list[Tensor], portions: BatchSplitter, numbers: np.ndarray
 ) -> list[Part]:
     """All at once, or in as many parts as memory asks for."""
     tokens = int(inputs.tokens.lengths[numbers].max())

@@ -16,7 +16,7 @@ from transformers import set_seed
 
 from probescale.config import RecoveryConfig
 from probescale.errors import UserError
-from probescale.models.loading import LoadedModel, fingerprint, quiet_transformers
+from probescale.models.loading import LoadedModel, compute_fingerprint, quiet_transformers
 from probescale.models.subsets import Subset
 from probescale.recovery.checkpoints import Checkpoints, newest
 from probescale.recovery.inputs import Data, Inputs, inputs_of, labels_of
@@ -68,7 +68,7 @@ def recover(
         losses = run_on_all(_train, loaded, inputs, used, held, objective, recipe, seed, title, tracked, checkpoints)
     if objective.quantity:
         scale.turn_back(loaded.model)
-    loaded.fingerprint = fingerprint(loaded.model)
+    loaded.fingerprint = compute_fingerprint(loaded.model)
     return losses
 
 

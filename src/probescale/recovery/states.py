@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from probescale.models.wiring import removing, state_in
+from probescale.models.block_calls import output_state, removing_hooks
 
 
 @contextmanager
@@ -20,9 +20,9 @@ def watched(blocks: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
     def take(block: nn.Module, _inputs: object, output: Any) -> None:  # noqa: ANN401 - a state or a tuple with it
         if block is blocks[0]:
             seen.clear()
-        seen.append(state_in(output))
+        seen.append(output_state(output))
 
-    with removing([block.register_forward_hook(take) for block in blocks]):
+    with removing_hooks([block.register_forward_hook(take) for block in blocks]):
         yield seen
 
 

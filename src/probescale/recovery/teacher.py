@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.torch import load_model, save_model
 
-from probescale.models.loading import LoadedModel, fingerprint
+from probescale.models.loading import LoadedModel, compute_fingerprint
 from probescale.models.subsets import Subset
 from probescale.recovery.inputs import Data, Inputs, inputs_of
 from probescale.recovery.predict import answers_of
@@ -68,7 +68,7 @@ def taught(pupil: LoadedModel, folder: Path) -> LoadedModel:
     """The teacher itself, from the folder: what it was before it learnt, with the weights it has since."""
     teacher = replace(pupil, model=copy.deepcopy(pupil.model))
     load_model(teacher.model, str(folder / WEIGHTS))
-    teacher.fingerprint = fingerprint(teacher.model)
+    teacher.fingerprint = compute_fingerprint(teacher.model)
     return teacher
 
 

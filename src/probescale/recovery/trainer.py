@@ -20,8 +20,8 @@ from transformers.trainer_pt_utils import LengthGroupedSampler
 from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
-from probescale.models.memory import Portions
-from probescale.models.precision import usable_precision
+from probescale.models.memory import BatchSplitter
+from probescale.models.precision import choose_precision
 from probescale.recovery.checkpoints import newest, place
 from probescale.recovery.objective import Objective
 from probescale.recovery.predict import rows_of
@@ -61,7 +61,7 @@ class RecoveryTrainer(Trainer):
     ) -> None:
         self.loaded, self.objective, self.seen, self.layer_decay = loaded, objective, seen, layer_decay
         self.lengths, self.checkpoints = lengths, checkpoints
-        self.portions, self.share = Portions(), (1.0, 1.0)
+        self.portions, self.share = BatchSplitter(), (1.0, 1.0)
         super().__init__(
             model=loaded.model,
             args=arguments,
@@ -165,7 +165,7 @@ class EpochSampler(LengthGroupedSampler):
 
 def arguments_of(recipe: RecoveryConfig, folder: str, seed: int, title: str, steps: int) -> TrainingArguments:
     """`folder`: where trackers that write files put them; nothing else is left there."""
-    precision = usable_precision(recipe.precision)
+    precision = choose_precision(recipe.precision)
     return TrainingArguments(
         output_dir=folder,
         run_name=title,

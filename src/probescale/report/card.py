@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from probescale.models.loading import LoadedModel
-from probescale.models.subsets import layers_text
+from probescale.models.subsets import format_layers
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import EvaluatedModel, RunResult
@@ -59,7 +59,7 @@ def model_card(
     parts = [
         f"---\n{data.to_yaml()}\n---",
         f"# {task.name}: {one.params / 1e6:.1f}M parameters",
-        f"A subnetwork of {code(parent.source)}: layers {layers_text(chosen.kept)} of {parent.layers}, "
+        f"A subnetwork of {code(parent.source)}: layers {format_layers(chosen.kept)} of {parent.layers}, "
         f"{whole.params / one.params:.1f} times fewer parameters (embeddings and head counted), fine-tuned for "
         f"{task.name}. Made with ProbeScale.",
         "## Use",

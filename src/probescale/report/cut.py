@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from probescale.models.subsets import layers_text
+from probescale.models.subsets import format_layers
 
 
 def cut_lines(record: dict[str, Any], folder: Path) -> list[str]:
-    kept, dropped = (layers_text(record[name]) for name in ("kept", "dropped"))
+    kept, dropped = (format_layers(record[name]) for name in ("kept", "dropped"))
     after, before, proof = record["params"], record["params_original"], record["proof"]
     lines = [f"kept layers {kept}, dropped {dropped or 'none'}"]
     if "kept_decoder" in record:
-        second = layers_text(record["dropped_decoder"]) or "none"
-        lines.append(f"of the decoder: kept {layers_text(record['kept_decoder'])}, dropped {second}")
+        second = format_layers(record["dropped_decoder"]) or "none"
+        lines.append(f"of the decoder: kept {format_layers(record['kept_decoder'])}, dropped {second}")
     if "kept_heads" in record:
         many = f"{len(record['kept_heads'][0])} of {record['heads_original']} heads"
         lines.append(f"kept {many} in every layer; probescale.json says which")

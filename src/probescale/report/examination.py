@@ -9,10 +9,10 @@ from transformers import PreTrainedModel
 from probescale.config import WORD_POOLINGS, RunConfig
 from probescale.errors import UserError
 from probescale.models.architecture import Architecture, read_architecture
+from probescale.models.attention_heads import head_group_size, possible_head_counts, why_heads_are_fixed
 from probescale.models.counting import count_parameters
 from probescale.models.family import backbone
-from probescale.models.head_cut import group_size, head_counts, why_not
-from probescale.models.heads import HEADS, build_empty, class_name
+from probescale.models.heads import HEADS, build_on_meta, stock_class_name
 from probescale.models.loading import check_local_model, weight_files
 from probescale.models.parameters import Parameters
 from probescale.selection.budget import parse_budget
@@ -59,10 +59,10 @@ class Examination(Record):
 def examine(source: str, revision: str | None = None, *, prove: bool = False) -> Examination:
     what = read_architecture(source, revision)
     family, config = what.family, what.config
-    bare = build_empty(family, config, "none", field="MODEL")
+    bare = build_on_meta(family, config, "none", field="MODEL")
     parameters = count_parameters(bare, family)
-    heads = {head: class_name(family, config, head) for head in HEADS}
-    decoder = family.decoder_layers(build_empty(family, config, "lm")) if heads["lm"] and family.decoder else None
+    heads = {head: stock_class_name(family, config, head) for head in HEADS}
+    decoder = family.decoder_layers(build_on_meta(family, config, "lm")) if heads["lm"] and family.decoder else None
     weights, faults = _weights(what)
     return Examination(
         model=source,
@@ -78,7 +78,7 @@ def examine(source: str, revision: str | None = None, *, prove: bool = False) ->
         longest_input=family.longest_input(config),
         parameters=parameters,
         components=_components(bare),
-        tied=_tied(build_empty(family, config, "lm")) if heads["lm"] else (),
+        tied=_tied(build_on_meta(family, config, "lm")) if heads["lm"] else (),
         poolings=_poolings(what),
         heads=dict(heads),
         weights=weights,
@@ -140,11 +140,11 @@ def _problems(what: Architecture) -> Iterator[str]:
     if reason := family.layer_1_stays(config):
         yield f"cuts without layer 1 at the front: {reason}"
     for head, about in HEADS.items():
-        if class_name(family, config, head) is None:
+        if stock_class_name(family, config, head) is None:
             yield f"a head for {about}: transformers has no such class for {config.model_type}"
     if family.detected:
         yield "probing attention, feed-forward parts and heads: nobody described where they are in a layer"
-    if class_name(family, config, "sentence") is None:
+    if stock_class_name(family, config, "sentence") is None:
         yield "`probescale run`: it trains a sentence classifier"
 
 
@@ -170,10 +170,10 @@ def _notes(what: Architecture, parameters: Parameters) -> Iterator[str]:
 def _about_heads(what: Architecture) -> str:
     """Whether attention heads can be dropped, and how many."""
     family, config = what.family, what.config
-    if reason := why_not(family, config):
+    if reason := why_heads_are_fixed(family, config):
         return f"Attention heads cannot be dropped: {reason}."
-    *fewer, all_of_them = map(str, head_counts(config))
-    size = group_size(config)
+    *fewer, all_of_them = map(str, possible_head_counts(config))
+    size = head_group_size(config)
     together = f" in groups of {size}, which share keys and values" if size > 1 else ""
     alike = ", of the encoder alone, the same ones in all layers" if family.stack.first_block_only else ""
     return (

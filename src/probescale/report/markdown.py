@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probescale.models.family import Family
-from probescale.models.subsets import layers_text
+from probescale.models.subsets import format_layers
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
@@ -61,7 +61,7 @@ def _summary(selection: Selection, result: RunResult) -> str:
         else f", which is {result.retention:.1%} of the original's {100 * result.original.value:.2f}"
     )
     return (
-        f"Layers {layers_text(selection.kept)} were kept and {layers_text(selection.dropped) or 'none'} dropped "
+        f"Layers {format_layers(selection.kept)} were kept and {format_layers(selection.dropped) or 'none'} dropped "
         f"({selection.strategy}, budget {selection.budget}). The subnetwork has {result.subnetwork.params:,} of "
         f"{result.original.params:,} parameters ({result.subnetwork.ratio_total:.1%}) and reaches "
         f"{result.metric.replace('_', ' ')} {100 * result.subnetwork.value:.2f} on {escaped(result.split)}{kept}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from probescale.models.parameters import Parameters
-from probescale.models.subsets import layers_text
+from probescale.models.subsets import format_layers
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
@@ -52,7 +52,7 @@ def run_page(
                 ),
                 ("" if result.retention is None else f"{result.retention:.1%}", f"of the original's {metric} kept"),
                 (f"{100 * chosen.value:.2f}", f"{metric} on {result.split} ({result.examples:,} examples)"),
-                (layers_text(selection.kept), f"layers kept of {scores.layers}"),
+                (format_layers(selection.kept), f"layers kept of {scores.layers}"),
             ],
             rows=[_row(name, one, answer=one is chosen) for name, one in models.items()],
             columns=[(key, title or metric, kind) for key, title, kind in COLUMNS],
@@ -70,7 +70,7 @@ def _lead(selection: Selection, result: RunResult, metric: str) -> list[str]:
     rivals = {name: one for name, one in result.compared.items() if one.params <= small.params * 1.01}
     best = max(rivals, key=lambda name: rivals[name].value, default=None)
     said = [
-        f"Asked for: {selection.budget}. Kept: layers {layers_text(selection.kept)}, {small.params:,} of "
+        f"Asked for: {selection.budget}. Kept: layers {format_layers(selection.kept)}, {small.params:,} of "
         f"{whole.params:,} parameters. After training back, {metric} is {100 * small.value:.2f}; the original reaches "
         f"{100 * whole.value:.2f} with the same data."
     ]
@@ -87,7 +87,7 @@ def _row(name: str, one: EvaluatedModel, *, answer: bool) -> dict[str, Any]:
         "model": "",
         "method": name,
         "budget": "",
-        "layers": layers_text(one.kept),
+        "layers": format_layers(one.kept),
         "params": one.params,
         "total": one.ratio_total,
         "of_layers": one.ratio_layers,

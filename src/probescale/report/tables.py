@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probescale.models.subsets import layers_text
+from probescale.models.subsets import format_layers
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.recovery.trace import Trace
@@ -56,7 +56,7 @@ def comparison_table(result: RunResult) -> Table:
 def _measured_row(name: str, measured: EvaluatedModel) -> tuple[str, ...]:
     return (
         name,
-        layers_text(measured.kept),
+        format_layers(measured.kept),
         f"{measured.params:,}",
         f"{measured.ratio_total:.1%}",
         f"{measured.ratio_layers:.1%}",
@@ -70,8 +70,8 @@ def selection_table(selection: Selection) -> Table:
     rows = [
         ("strategy", selection.strategy),
         ("budget", selection.budget),
-        ("kept", f"{layers_text(selection.kept)}  (k={selection.k})"),
-        ("dropped", layers_text(selection.dropped) or "none"),
+        ("kept", f"{format_layers(selection.kept)}  (k={selection.k})"),
+        ("dropped", format_layers(selection.dropped) or "none"),
         ("score", f"{selection.score:.4f}"),
     ]
     if selection.reason:
@@ -88,7 +88,7 @@ def trace_table(trace: Trace) -> Table:
     """What a search for the smallest model trained, in that order."""
     rows = [
         (
-            layers_text(trial.kept),
+            format_layers(trial.kept),
             f"{trial.params:,}",
             "" if trial.expected is None else f"{100 * trial.expected:.2f}",
             f"{100 * trial.value:.2f}",
@@ -111,7 +111,7 @@ def trace_notes(trace: Trace) -> list[str]:
     else:
         share = "" if answer.retention is None else f" {answer.retention:.1%}"
         first = (
-            f"Layers {layers_text(answer.kept)} keep{share} with {answer.params / original.params:.1%} of the "
+            f"Layers {format_layers(answer.kept)} keep{share} with {answer.params / original.params:.1%} of the "
             f"parameters; {len(trace.trials)} trainings."
         )
     notes = [first]

@@ -16,7 +16,7 @@ import numpy as np
 
 from probescale.defaults import STRATEGY
 from probescale.errors import UserError
-from probescale.models.subsets import Subset, blocks_of
+from probescale.models.subsets import Subset, contiguous_blocks
 from probescale.selection.evidence import Evidence
 from probescale.selection.structure import Structure, by_value, nearest
 
@@ -178,7 +178,7 @@ def tried(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
 
 def _blocks(layers: int, k: int, structure: Structure) -> list[Subset]:
     """Neighbours among the layers that may go, behind those that have to stay."""
-    blocks = blocks_of(layers, k, structure.keep)
+    blocks = contiguous_blocks(layers, k, structure.keep)
     return [block for block in blocks if not structure.contiguous or structure.allows(block)]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import mean
 from typing import Any
 
-from probescale.models.subsets import Subset, layers_text
+from probescale.models.subsets import Subset, format_layers
 from probescale.probing.score_files import load_scores
 from probescale.report.page import Column, Page, place, render
 from probescale.study.cells import Study
@@ -92,7 +92,7 @@ def _row(row: Row) -> dict[str, Any]:
         "method": row.strategy,
         "budget": row.budget,
         "seed": row.seed,
-        "layers": layers_text([int(one) for one in row.layers.split()]),
+        "layers": format_layers([int(one) for one in row.layers.split()]),
         "params": row.params,
         "total": row.ratio_total,
         "of_layers": row.ratio_layers,

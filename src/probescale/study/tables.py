@@ -7,7 +7,7 @@ from statistics import mean, stdev
 
 from rich.table import Table as RichTable
 
-from probescale.models.subsets import layers_text
+from probescale.models.subsets import format_layers
 from probescale.report.table import Table, time_text
 from probescale.study.cells import Study
 from probescale.study.planning import Estimate
@@ -82,7 +82,7 @@ def _line(group: Sequence[Row]) -> tuple[str, ...]:
         one.model,
         one.strategy,
         one.budget,
-        "; ".join(dict.fromkeys(layers_text([int(one) for one in row.layers.split()]) for row in group)),
+        "; ".join(dict.fromkeys(format_layers([int(one) for one in row.layers.split()]) for row in group)),
         " ".join(dict.fromkeys(str(row.k) for row in group)),
         f"{round(mean(row.params for row in group)):,}",
         f"{mean(row.ratio_total for row in group):.1%}",

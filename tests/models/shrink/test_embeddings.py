@@ -26,15 +26,15 @@ from transformers import (
 from helpers.models import tiny_tokenizer
 from helpers.real import REAL, real_weights
 from probescale.errors import UserError
-from probescale.models.batching import encode
+from probescale.models.batching import tokenize
 from probescale.models.counting import count_parameters
-from probescale.models.families import FAMILIES, family_of
+from probescale.models.families import FAMILIES, find_family
 from probescale.models.family import backbone
-from probescale.models.heads import build_empty, class_name
+from probescale.models.heads import build_on_meta, stock_class_name
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.proof.reference import example_inputs
 from probescale.models.proof.twin import twin_config
-from probescale.models.shrink.embeddings import embedding_parameters, factorise, parameters_per_piece, why_not
+from probescale.models.shrink.embeddings import embedding_parameters, factorise, parameters_per_piece, why_rank_is_fixed
 from probescale.models.surgery import extract, save_model, write_model
 
 WIDTH = 32
@@ -69,7 +69,7 @@ def build(name: str, **changed: object) -> PreTrainedModel:
 
 def loaded(name: str, **changed: object) -> LoadedModel:
     model = build(name, **changed)
-    return LoadedModel(model, tiny_tokenizer("roberta"), family_of(model.config), name, "")
+    return LoadedModel(model, tiny_tokenizer("roberta"), find_family(model.config), name, "")
 
 
 def states(of: LoadedModel, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -216,10 +216,10 @@ def test_what_a_piece_costs(name, head):
     """By another way: the same model with ten pieces more."""
     family = FAMILIES[name]
     config = twin_config(AutoConfig.for_model(family.model_types[0]), family)
-    if class_name(family, config, head) is None:
+    if stock_class_name(family, config, head) is None:
         pytest.skip("no such head")
     larger = type(config).from_dict(config.to_dict() | {"vocab_size": config.vocab_size + 10})
-    one, two = (build_empty(family, c, head) for c in (config, larger))
+    one, two = (build_on_meta(family, c, head) for c in (config, larger))
     before, after = (sum(p.numel() for p in model.parameters()) for model in (one, two))
     assert after - before == 10 * parameters_per_piece(one)
 
@@ -229,7 +229,7 @@ def test_every_family_says_whether_it_can(name):
     family = FAMILIES[name]
     config = AutoConfig.for_model(family.model_types[0])
     can = name in ("bert", "roberta", "xlm-roberta", "camembert", "electra")
-    assert (why_not(family, config) == "") is can
+    assert (why_rank_is_fixed(family, config) == "") is can
     if not can:
         with pytest.raises(
             UserError, match=rf"of {config.model_type} models cannot be factorised: ELECTRA's stock class"
@@ -243,7 +243,7 @@ def test_every_family_says_whether_it_can(name):
      ({"position_embedding_type": "relative_key"}, "relative"), ({"pad_token_id": None}, "does not name")],
 )  # fmt: skip
 def test_configs_that_do_not_fit(changed, says):
-    assert says in why_not(FAMILIES["xlm-roberta"], XLMRobertaConfig(**SIZE | changed))
+    assert says in why_rank_is_fixed(FAMILIES["xlm-roberta"], XLMRobertaConfig(**SIZE | changed))
 
 
 @pytest.mark.parametrize(("rank", "hint"), [(1, "2 to 32"), (0, "2 to 32"), (-4, "2 to 32"), (33, "2 to 32")])
@@ -308,7 +308,7 @@ def sst2(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> tuple[np.ndarra
         pytest.skip(f"the sentences of SST-2 are not here: {path}")
     with path.open(encoding="utf-8") as file:
         texts = [row["sentence"] for row, _ in zip(csv.DictReader(file, delimiter="\t", quoting=3), range(2030))]  # noqa: B905
-    pieces = encode(tokenizer, texts[:2000], None, 128).fields["input_ids"]
+    pieces = tokenize(tokenizer, texts[:2000], None, 128).fields["input_ids"]
     return np.bincount(pieces, minlength=vocabulary), texts[2000:]
 
 

@@ -39,7 +39,7 @@ from helpers.tokenizers import (
     trimmed,
 )
 from probescale.errors import ProofFailed, UserError
-from probescale.models.families import FAMILIES, family_of
+from probescale.models.families import FAMILIES, find_family
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.shrink.tokenizer import PLAIN, Pieces, rebuilt
 from probescale.models.shrink.vocabulary import VocabularyNote, needed, piece_counts, trim_vocabulary, vocabulary_note
@@ -171,7 +171,7 @@ def test_positions_begin_behind_the_padding_piece(name):
     ids = {"vocab_size": len(vocab), "pad_token_id": 3, "bos_token_id": 0, "eos_token_id": 4}
     config = AutoConfig.for_model(name, **(SIZE | ids))
     model = AutoModelForSequenceClassification.from_config(config).eval()
-    loaded = LoadedModel(model, tokenizer, family_of(config), "", "")
+    loaded = LoadedModel(model, tokenizer, find_family(config), "", "")
     after = trim_vocabulary(loaded, piece_counts(tokenizer, TEXTS))
     assert after.model.config.pad_token_id == after.tokenizer.pad_token_id == 3
     same_answers(loaded, after, TEXTS[:4])
@@ -182,7 +182,7 @@ def test_special_pieces_without_a_row_stay_without():
     tokenizer, _, ids = classifier()
     tokenizer.add_special_tokens({"extra_special_tokens": ["[NEW]"]})  # type: ignore[arg-type]
     config = AutoConfig.for_model("bert", **(SIZE | ids | {"vocab_size": len(tokenizer) - 1}))
-    loaded = LoadedModel(transformers.BertModel(config).eval(), tokenizer, family_of(config), "", "")
+    loaded = LoadedModel(transformers.BertModel(config).eval(), tokenizer, find_family(config), "", "")
     after = trim_vocabulary(loaded, piece_counts(tokenizer, TEXTS))
     assert after.tokenizer.convert_tokens_to_ids("[NEW]") == after.model.config.vocab_size == len(after.tokenizer) - 1
 

@@ -14,16 +14,16 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 
 from helpers.real import real_weights
 from probescale.errors import UserError
+from probescale.models.block_calls import removing_hooks
 from probescale.models.counting import count_parameters
-from probescale.models.families import FAMILIES, family_of
+from probescale.models.families import FAMILIES, find_family
 from probescale.models.family import backbone
-from probescale.models.heads import Head, build_empty
+from probescale.models.heads import Head, build_on_meta
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.proof.reference import example_inputs
 from probescale.models.proof.twin import twin, twin_tokenizer
-from probescale.models.shrink.units import keep_units, parameters_per_unit, unit_scores, units_in, why_not
+from probescale.models.shrink.units import keep_units, parameters_per_unit, unit_scores, units_in, why_width_is_fixed
 from probescale.models.surgery import extract, save_model
-from probescale.models.wiring import removing
 
 UNITS, KEPT = 64, 24
 FUSED = ("modernbert", "phi3")
@@ -43,7 +43,7 @@ def loaded(name: str, head: Head = "none") -> LoadedModel:
     assert model is not None
     tokenizer = twin_tokenizer()
     tokenizer.backend_tokenizer.pre_tokenizer = WhitespaceSplit()  # type: ignore[assignment]
-    return LoadedModel(model, tokenizer, family_of(model.config), name, "")
+    return LoadedModel(model, tokenizer, find_family(model.config), name, "")
 
 
 def drawn(of: LoadedModel, seed: int = 0) -> list[np.ndarray]:
@@ -71,7 +71,7 @@ def held(of: LoadedModel, count: int, scores: Sequence[np.ndarray], values: Sequ
         return hook
 
     outs = [block.get_submodule(of.family.stack.feed_forward) for block in of.family.layers(of.model)]
-    with removing([out.register_forward_pre_hook(hold(number)) for number, out in enumerate(outs)]):
+    with removing_hooks([out.register_forward_pre_hook(hold(number)) for number, out in enumerate(outs)]):
         yield
 
 
@@ -123,7 +123,7 @@ def test_scores_are_of_real_tokens(name):
     found = unit_scores(parent, TEXTS, batch_tokens=16)
     seen: list[torch.Tensor] = []
     out = parent.family.layers(parent.model)[1].get_submodule(parent.family.stack.feed_forward)
-    with removing([out.register_forward_pre_hook(lambda _m, args: seen.append(args[0].flatten(0, -2)))]):
+    with removing_hooks([out.register_forward_pre_hook(lambda _m, args: seen.append(args[0].flatten(0, -2)))]):
         for text in TEXTS:
             states(parent.model, dict(parent.tokenizer(text, return_tensors="pt")))
     real = torch.cat(seen).double()
@@ -162,15 +162,15 @@ def test_layers_and_units_in_either_order():
 @pytest.mark.parametrize("name", FAMILIES)
 def test_every_family_says_whether_units_can_go(name):
     family = FAMILIES[name]
-    assert (why_not(family) == "") is (name not in FUSED)
+    assert (why_width_is_fixed(family) == "") is (name not in FUSED)
     if name in FUSED:
-        empty = build_empty(family, AutoConfig.for_model(family.model_types[0]))
+        empty = build_on_meta(family, AutoConfig.for_model(family.model_types[0]))
         with pytest.raises(UserError, match=f"of {name} models cannot be dropped: gates and units are one matrix"):
             units_in(empty, family)
 
 
 def test_a_type_that_nobody_described():
-    assert "nobody has described" in why_not(family_of(AutoConfig.for_model("olmo2")))
+    assert "nobody has described" in why_width_is_fixed(find_family(AutoConfig.for_model("olmo2")))
 
 
 def test_a_decoder_of_the_same_width():

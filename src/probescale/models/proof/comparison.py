@@ -23,7 +23,7 @@ from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
 from probescale.models.proof import child as fresh
 from probescale.models.proof.reference import Wanted, outputs, stack_paths
-from probescale.models.tokenizers import as_new
+from probescale.models.tokenizers import reset_tokenizer
 from probescale.utils.files import Record
 
 CACHE_TOLERANCE = 1e-3  # one token at a time adds up in another order
@@ -67,7 +67,7 @@ def folder_check(loaded: LoadedModel, wanted: Wanted, predicted: int, folder: Pa
     model, family = loaded.model, loaded.family
     generates = model.can_generate() and (family.pooling == "last" or family.decoder is not None)
     name, stacks = type(model).__name__, stack_paths(model, family)
-    tokens = as_new(loaded.tokenizer)(TEXT)["input_ids"]
+    tokens = reset_tokenizer(loaded.tokenizer)(TEXT)["input_ids"]
     return FolderCheck(folder, name, load_options(model), stacks, generates, wanted, predicted, tokens)
 
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from probescale.errors import ProofFailed, first_line
+from probescale.models.block_calls import input_state, record_calls, removing_hooks
 from probescale.models.family import Family, backbone_prefix
 from probescale.models.proof import child as fresh
-from probescale.models.wiring import given, removing, wired
 
 TOLERANCE = 1e-5  # of the largest number: the same operations on the same weights
 NARROWER = 1e-4  # the same where matrices have lost columns: sums are added up in another order
@@ -118,7 +118,7 @@ def silencing(model: PreTrainedModel, family: Family, heads: Mapping[int, Sequen
         return projection.register_forward_pre_hook(hook)
 
     blocks, path = family.layers(model), family.stack.attention
-    with removing([silence(blocks[layer - 1].get_submodule(path), kept) for layer, kept in heads.items()]):
+    with removing_hooks([silence(blocks[layer - 1].get_submodule(path), kept) for layer, kept in heads.items()]):
         yield
 
 
@@ -149,11 +149,11 @@ def _skipping(blocks: nn.ModuleList, kept: Sequence[int]) -> Iterator[None]:
     """Dropped blocks hand on what they were given."""
 
     def skip(_module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> Any:  # noqa: ANN401
-        state = given((args, kwargs))
+        state = input_state((args, kwargs))
         return (state, *output[1:]) if isinstance(output, tuple) else state
 
     dropped = [block for number, block in enumerate(blocks, 1) if number not in kept]
-    with removing([block.register_forward_hook(skip, with_kwargs=True) for block in dropped]):
+    with removing_hooks([block.register_forward_hook(skip, with_kwargs=True) for block in dropped]):
         yield
 
 
@@ -163,11 +163,11 @@ def _by_hand(
     """Call blocks in any order: each with the arguments it has in the parent, and the state that has come so far."""
     with ExitStack() as replaced:
         for blocks, kept in stacks:
-            wiring = wired(list(blocks), lambda: outputs(model, family, inputs))
+            wiring = record_calls(list(blocks), lambda: outputs(model, family, inputs))
             state = wiring.embedded
             with torch.inference_mode(), fresh.computing_in_float32(model, stack_paths(model, family)):
                 for layer in kept:
-                    state = wiring.through(layer, state)
+                    state = wiring.run_block(layer, state)
             replaced.callback(_replace_output(blocks[-1], state).remove)
         return outputs(model, family, inputs)
 

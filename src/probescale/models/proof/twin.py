@@ -11,7 +11,7 @@ from tokenizers.models import WordLevel
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from probescale.models.family import Family
-from probescale.models.heads import Head, class_name
+from probescale.models.heads import Head, stock_class_name
 from probescale.models.layer_config import per_layer_settings
 
 LAYERS = 4
@@ -48,7 +48,7 @@ def twin_config(config: PreTrainedConfig, family: Family, head: Head = "none") -
 
 def twin(config: PreTrainedConfig, family: Family, head: Head = "none", seed: int = 0) -> PreTrainedModel | None:
     """The tiny model with this head, its weights large enough that every layer matters; None: no such stock class."""
-    name = class_name(family, config, head)
+    name = stock_class_name(family, config, head)
     if name is None:
         return None
     transformers.set_seed(seed)

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from transformers import ElectraConfig, PreTrainedConfig, PreTrainedModel
 
 from probescale.errors import UserError
-from probescale.models.families import FAMILIES, family_of
+from probescale.models.families import FAMILIES, find_family
 from probescale.models.family import Family, backbone_prefix
-from probescale.models.heads import Head, class_name
-from probescale.models.loading import LoadedModel, fingerprint, no_weights
+from probescale.models.heads import Head, stock_class_name
+from probescale.models.loading import LoadedModel, compute_fingerprint, empty_weights
 
 FIELD = "shrink.rank"
 HOME = FAMILIES["electra"]
@@ -35,7 +35,7 @@ OFTEN = 64  # tokens that texts have: later positions count less and less
 ROWS = 8192  # of a table at once: double precision takes twice the memory
 
 
-def why_not(family: Family, config: PreTrainedConfig) -> str:
+def why_rank_is_fixed(family: Family, config: PreTrainedConfig) -> str:
     """Why this model's embeddings cannot be factorised; nothing where they can."""
     if family.name not in FIT:
         return f"ELECTRA's stock class, which has narrow embeddings, holds the blocks of {', '.join(FIT)} alone"
@@ -50,7 +50,7 @@ def why_not(family: Family, config: PreTrainedConfig) -> str:
 
 def check_rank(rank: int, family: Family, config: PreTrainedConfig) -> None:
     """Refuse a width of the embeddings that the model cannot have."""
-    if reason := why_not(family, config):
+    if reason := why_rank_is_fixed(family, config):
         message = f"embeddings of {config.model_type} models cannot be factorised: {reason}"
         raise UserError(message, field=FIELD, hint="leave the embeddings as wide as they are")
     width = _width(config)
@@ -75,13 +75,13 @@ def factorise(loaded: LoadedModel, rank: int, counts: np.ndarray | None = None) 
     if rank < _width(parent.config):
         body |= _narrowed(body, rank, shares)
     config = _home_config(parent.config, rank, len(body[TABLES[1]]), home)
-    with no_weights():
+    with empty_weights():
         child = home(config)
     weights = {f"{backbone_prefix(child)}{name}": weight for name, weight in body.items()} | _head(parent, home)
     # strict: no weight missing, none left over
     child.load_state_dict({name: weight.clone() for name, weight in weights.items()}, strict=True, assign=True)
     cast("nn.Module", child).to(parent.device)
-    return replace(loaded, model=child.eval(), family=HOME, fingerprint=fingerprint(child))
+    return replace(loaded, model=child.eval(), family=HOME, fingerprint=compute_fingerprint(child))
 
 
 def embedding_parameters(config: PreTrainedConfig, vocabulary: int, rank: int | None = None) -> int:
@@ -93,7 +93,7 @@ def embedding_parameters(config: PreTrainedConfig, vocabulary: int, rank: int | 
     >>> embedding_parameters(bert, bert.vocab_size), embedding_parameters(bert, 5000, 128)
     (23837184, 805120)
     """
-    family = family_of(config)
+    family = find_family(config)
     width = _width(config) if rank is None else rank
     check_rank(width, family, config)
     unused = 0 if rank is None else _unused_positions(config, family)
@@ -122,8 +122,8 @@ def _home_class(model: PreTrainedModel, family: Family) -> type[PreTrainedModel]
     """ELECTRA's class with the same kind of head."""
     here = type(model).__name__
     for head in HEADS:
-        if class_name(family, model.config, head) == here:
-            return getattr(transformers, class_name(HOME, ElectraConfig(), head) or "")
+        if stock_class_name(family, model.config, head) == here:
+            return getattr(transformers, stock_class_name(HOME, ElectraConfig(), head) or "")
     raise UserError(
         f"{here} has a head that no stock class has behind narrow embeddings",
         field=FIELD,

@@ -17,11 +17,11 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from probescale.errors import UserError
-from probescale.models.batching import encode, padded_batches
+from probescale.models.batching import padded_batches, tokenize
+from probescale.models.block_calls import removing_hooks
 from probescale.models.family import Family, Stack, backbone, backbone_prefix
 from probescale.models.loading import LoadedModel
 from probescale.models.surgery import built_like
-from probescale.models.wiring import removing
 from probescale.utils.progress import progress
 
 FIELD = "shrink.units"
@@ -35,7 +35,7 @@ class UnitScores:
     means: list[np.ndarray]  # its activation on average
 
 
-def why_not(family: Family) -> str:
+def why_width_is_fixed(family: Family) -> str:
     """Why no feed-forward unit of this model can be dropped; nothing where some can."""
     if family.detected:
         return "nobody has described where its layers have their feed-forward units"
@@ -76,10 +76,10 @@ def unit_scores(
     def hook(number: int) -> object:
         return lambda _module, args: sums[number].add(args[0], mask)
 
-    tokens = encode(loaded.tokenizer, texts, pairs, max_length)
+    tokens = tokenize(loaded.tokenizer, texts, pairs, max_length)
     outs = [block.get_submodule(stack.feed_forward) for block in blocks]
     handles = [out.register_forward_pre_hook(hook(number)) for number, out in enumerate(outs)]  # type: ignore[arg-type]
-    with removing(handles), torch.inference_mode(), progress("feed-forward units", len(tokens)) as advance:
+    with removing_hooks(handles), torch.inference_mode(), progress("feed-forward units", len(tokens)) as advance:
         for batch, padded in padded_batches(loaded.tokenizer, tokens, batch_tokens):
             inputs = {name: tensor.to(model.device) for name, tensor in padded.items()}
             mask = inputs["attention_mask"].bool().flatten()
@@ -171,7 +171,7 @@ def _with_width(config: PreTrainedConfig, stack: Stack, count: int) -> PreTraine
 
 def _refuse(model: PreTrainedModel, family: Family) -> None:
     """Refuse what the stock class has no place for."""
-    if reason := why_not(family):
+    if reason := why_width_is_fixed(family):
         message = f"feed-forward units of {model.config.model_type} models cannot be dropped: {reason}"
         raise UserError(message, field=FIELD, hint="drop layers alone")
     if family.decoder_layers(model) is not None and not hasattr(model.config, "decoder_ffn_dim"):

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from probescale.errors import ProofFailed, UserError
-from probescale.models.loading import LoadedModel, no_weights
+from probescale.models.loading import LoadedModel, empty_weights
 from probescale.models.proof.comparison import check_in_memory, load_options
 from probescale.models.proof.reference import NARROWER, Wanted, example_inputs, outputs
 from probescale.models.shrink.tokenizer import Pieces, rebuilt
@@ -153,7 +153,7 @@ def _renumbered(settings: C, new: Mapping[int, int]) -> C:
 
 def _weights(model: PreTrainedModel, config: PreTrainedConfig, rows: list[int], *, share: bool) -> dict[str, Tensor]:
     """The model's weights with these rows alone, wherever the stock class has one for every piece."""
-    with no_weights():
+    with empty_weights():
         empty = type(model)(config, **load_options(model)).state_dict()
     weights: dict[str, Tensor] = {}
     for name, weight in model.state_dict().items():

@@ -23,33 +23,33 @@ Heads = tuple[int, ...]  # of one layer, numbered from 1, ascending
 FIELD = "--heads"
 
 
-def why_not(family: Family, config: PreTrainedConfig) -> str:
+def why_heads_are_fixed(family: Family, config: PreTrainedConfig) -> str:
     """Why no head of this model can be dropped; nothing where some can."""
     if family.detected:
         return "nobody has described where its layers have their heads"
     if not family.stack.by_head:
         return family.heads_stay
-    return "" if len(head_counts(config)) > 1 else "its config takes no smaller number of them"
+    return "" if len(possible_head_counts(config)) > 1 else "its config takes no smaller number of them"
 
 
-def group_size(config: PreTrainedConfig) -> int:
+def head_group_size(config: PreTrainedConfig) -> int:
     """Heads that go together, as they share keys and values; where all heads share them, each goes by itself."""
     heads, groups = config.num_attention_heads, _groups(config)
     return heads // groups if groups > 1 else 1
 
 
-def head_counts(config: PreTrainedConfig) -> tuple[int, ...]:
+def possible_head_counts(config: PreTrainedConfig) -> tuple[int, ...]:
     """How many heads a layer can have; the last is how many it has."""
-    heads, size = config.num_attention_heads, group_size(config)
+    heads, size = config.num_attention_heads, head_group_size(config)
     return tuple(count for count in range(size, heads + 1, size) if count == heads or _readable(config, count))
 
 
-def check_count(count: int, family: Family, config: PreTrainedConfig) -> None:
+def check_head_count(count: int, family: Family, config: PreTrainedConfig) -> None:
     """Refuse a number of heads that the stock class cannot have."""
-    if reason := why_not(family, config):
+    if reason := why_heads_are_fixed(family, config):
         message = f"heads of {config.model_type} models cannot be dropped: {reason}"
         raise UserError(message, field=FIELD, hint="drop layers alone")
-    counts, heads, size = head_counts(config), config.num_attention_heads, group_size(config)
+    counts, heads, size = possible_head_counts(config), config.num_attention_heads, head_group_size(config)
     if count in counts:
         return
     reason = f"{type(config).__name__} does not take {count} heads beside a hidden size of {config.hidden_size}"
@@ -64,8 +64,8 @@ def choose_heads(
     scores: Sequence[Sequence[float]], count: int, family: Family, config: PreTrainedConfig
 ) -> tuple[Heads, ...]:
     """The best heads of every layer by the scores of all of them; a group counts as the sum of its heads."""
-    check_count(count, family, config)
-    size = group_size(config)
+    check_head_count(count, family, config)
+    size = head_group_size(config)
     rows = [[sum(row[first : first + size]) for first in range(0, len(row), size)] for row in scores]
     if family.stack.first_block_only:  # position biases that belong to heads by their number, the same in all layers
         rows = [[sum(column) for column in zip(*rows, strict=True)]] * len(rows)
@@ -109,7 +109,7 @@ def _parts_of(weight: Tensor, axis: int, parts: int, chosen: Sequence[int]) -> T
 def _check_heads(kept: Sequence[Sequence[int]], loaded: LoadedModel) -> None:
     """Refuse what the stock class has no place for."""
     config, family = loaded.model.config, loaded.family
-    check_count(len(kept[0]) if kept else 0, family, config)
+    check_head_count(len(kept[0]) if kept else 0, family, config)
     if family.decoder_layers(loaded.model) is not None:
         raise UserError(
             f"{type(loaded.model).__name__} has one number of heads for its encoder and its decoder, whose heads are "
@@ -120,7 +120,7 @@ def _check_heads(kept: Sequence[Sequence[int]], loaded: LoadedModel) -> None:
     if len(kept) != loaded.layers or len({len(heads) for heads in kept}) > 1:
         raise UserError(f"{loaded.layers} layers need heads each, and the same number of them", field=FIELD)
     for layer, heads in enumerate(kept, 1):
-        size = group_size(config)
+        size = head_group_size(config)
         groups = {(head - 1) // size for head in heads}
         whole = [head for head in range(1, config.num_attention_heads + 1) if (head - 1) // size in groups]
         if list(heads) != whole:
@@ -141,7 +141,7 @@ def _with_heads(config: C, count: int) -> C:
     cut.head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     cut.num_attention_heads = count
     if (getattr(config, "num_key_value_heads", None) or 1) > 1:
-        cut.num_key_value_heads = count // group_size(config)
+        cut.num_key_value_heads = count // head_group_size(config)
     return cut
 
 

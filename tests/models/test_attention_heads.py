@@ -14,9 +14,16 @@ from transformers import AutoConfig, PreTrainedModel, set_seed
 
 from helpers.models import tiny_tokenizer
 from probescale.errors import UserError
+from probescale.models.attention_heads import (
+    check_head_count,
+    choose_heads,
+    head_group_size,
+    keep_heads,
+    possible_head_counts,
+    why_heads_are_fixed,
+)
 from probescale.models.counting import count_parameters
-from probescale.models.families import FAMILIES, family_of
-from probescale.models.head_cut import check_count, choose_heads, group_size, head_counts, keep_heads, why_not
+from probescale.models.families import FAMILIES, find_family
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.proof.reference import example_inputs, silencing
 from probescale.models.surgery import extract
@@ -76,7 +83,7 @@ def build(name: str) -> PreTrainedModel:
 
 def loaded(name: str) -> LoadedModel:
     model = build(name)
-    return LoadedModel(model, tiny_tokenizer("roberta"), family_of(model.config), name, "")
+    return LoadedModel(model, tiny_tokenizer("roberta"), find_family(model.config), name, "")
 
 
 def heads_of(name: str) -> tuple[tuple[int, ...], ...]:
@@ -104,7 +111,7 @@ def test_the_cut_is_the_parent_with_heads_silenced(name):
     torch.testing.assert_close(first_output(child.model, inputs), silenced, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(first_output(parent.model, inputs), whole, atol=0, rtol=0)
     assert all(torch.equal(before[key], weight) for key, weight in parent.model.state_dict().items())
-    assert family_of(child.model.config).layers_in(child.model.config) == 3
+    assert find_family(child.model.config).count_layers(child.model.config) == 3
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -152,7 +159,7 @@ def test_heads_can_be_cut_twice():
 
 def test_the_best_groups_are_chosen():
     config, family = build("llama").config, FAMILIES["llama"]
-    assert group_size(config) == 2
+    assert head_group_size(config) == 2
     rows = [(0.9, 0.1, 0.6, 0.6, 0.5, 0.4), (0.1, 0.1, 0.2, 0.2, 0.9, 0.0), (0.5, 0.5, 0.5, 0.5, 0.5, 0.5)]
     assert choose_heads(rows, 2, family, config) == ((3, 4), (5, 6), (1, 2))
     assert choose_heads(rows, 4, family, config) == ((1, 2, 3, 4), (3, 4, 5, 6), (1, 2, 3, 4))
@@ -168,8 +175,8 @@ def test_t5_keeps_the_same_heads_in_all_layers():
 
 def test_where_all_heads_share_keys_each_goes_by_itself():
     config = build("llama, one key for all").config
-    assert group_size(config) == 1
-    assert head_counts(config) == (1, 2, 3, 4, 6)  # 48 is no multiple of 5
+    assert head_group_size(config) == 1
+    assert possible_head_counts(config) == (1, 2, 3, 4, 6)  # 48 is no multiple of 5
     child = keep_heads(loaded("llama, one key for all"), [(1, 2, 4)] * 3)
     assert child.model.config.num_key_value_heads == 1
 
@@ -179,7 +186,7 @@ def test_where_all_heads_share_keys_each_goes_by_itself():
 )
 def test_wrong_numbers_of_heads(count, says):
     with pytest.raises(UserError, match=says) as refused:
-        check_count(count, FAMILIES["llama"], build("llama").config)
+        check_head_count(count, FAMILIES["llama"], build("llama").config)
     assert refused.value.field == "--heads"
     assert refused.value.hint == "give one of: 2, 4, 6"
 
@@ -187,8 +194,8 @@ def test_wrong_numbers_of_heads(count, says):
 def test_a_number_that_the_stock_config_refuses():
     config = build("llama, heads by themselves").config
     with pytest.raises(UserError, match="LlamaConfig does not take 5 heads beside a hidden size of 48"):
-        check_count(5, FAMILIES["llama"], config)
-    assert head_counts(build("mistral").config) == (2, 4, 6)
+        check_head_count(5, FAMILIES["llama"], config)
+    assert possible_head_counts(build("mistral").config) == (2, 4, 6)
 
 
 @pytest.mark.parametrize(
@@ -204,15 +211,15 @@ def test_every_family_says_whether_heads_can_go(name):
     family = FAMILIES[name]
     config = AutoConfig.for_model(family.model_types[0])
     can = name in ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "t5", "mt5")
-    assert (why_not(family, config) == "") is can
+    assert (why_heads_are_fixed(family, config) == "") is can
     if not can:
         with pytest.raises(UserError, match=r"cannot be dropped: .*(one matrix|as wide as the hidden states)"):
-            check_count(1, family, config)
+            check_head_count(1, family, config)
 
 
 def test_a_type_that_nobody_described():
     config = AutoConfig.for_model("olmo2")
-    assert "nobody has described" in why_not(family_of(config), config)
+    assert "nobody has described" in why_heads_are_fixed(find_family(config), config)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def is_sentence_encoder(folder: Path) -> bool:
     return folder.is_dir() and (folder / MODULES).is_file()
 
 
-def keep_modules(source: Path, target: Path) -> list[str]:
+def copy_modules(source: Path, target: Path) -> list[str]:
     """Copy every module but the transformer, which the target has already; their names."""
     modules = check_modules(source)
     for place, module in enumerate(modules[1:], 1):

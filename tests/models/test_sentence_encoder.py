@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from probescale.errors import UserError
-from probescale.models.sentence import is_sentence_encoder, keep_modules
+from probescale.models.sentence_encoder import copy_modules, is_sentence_encoder
 
 OWN = "sentence_transformers.models"
 
@@ -31,7 +31,7 @@ def test_modules_are_kept_and_pickles_are_not(tmp_path):
     source, target = encoder(tmp_path / "a", POOLING), tmp_path / "b"
     target.mkdir()
     assert is_sentence_encoder(source)
-    assert keep_modules(source, target) == ["Pooling"]
+    assert copy_modules(source, target) == ["Pooling"]
     found = sorted(str(path.relative_to(target)) for path in target.rglob("*") if path.is_file())
     assert found == ["1_Pooling/config.json", "modules.json", "sentence_bert_config.json"]
     assert json.loads((target / "modules.json").read_text())[1] == POOLING
@@ -42,13 +42,13 @@ def test_a_path_out_of_the_folder_is_refused(tmp_path, path):
     (tmp_path / "up").mkdir()
     source = encoder(tmp_path / "a", POOLING | {"path": path})
     with pytest.raises(UserError, match="out of the folder"):
-        keep_modules(source, tmp_path)
+        copy_modules(source, tmp_path)
 
 
 def test_code_of_others_is_refused(tmp_path):
     source = encoder(tmp_path / "a", POOLING | {"type": "evil.Pooling"})
     with pytest.raises(UserError, match=r"evil\.Pooling, code of others"):
-        keep_modules(source, tmp_path)
+        copy_modules(source, tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "[3]", '[{"path": "", "type": "x"}]', "null"])

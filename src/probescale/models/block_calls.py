@@ -13,7 +13,7 @@ Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Wiring:
+class BlockCalls:
     """A stack during one pass: what every block was called with, and what came out of it."""
 
     blocks: Sequence[nn.Module]
@@ -23,16 +23,16 @@ class Wiring:
     @property
     def embedded(self) -> Tensor:
         """What goes into the first block."""
-        return given(self.calls[0])
+        return input_state(self.calls[0])
 
     def through(self, layer: int, state: Tensor) -> Tensor:
         """The state behind a layer (numbered from 1) that is given this state instead of its own."""
         args, kwargs = self.calls[layer - 1]
         block = self.blocks[layer - 1]
-        return state_in(block(state, *args[1:], **kwargs) if args else block(**kwargs | {"hidden_states": state}))
+        return output_state(block(state, *args[1:], **kwargs) if args else block(**kwargs | {"hidden_states": state}))
 
 
-def wired(blocks: Sequence[nn.Module], run: Callable[[], object], *, outputs: bool = False) -> Wiring:
+def record_calls(blocks: Sequence[nn.Module], run: Callable[[], object], *, outputs: bool = False) -> BlockCalls:
     """Run the model once and note how it calls its blocks."""
     calls: dict[nn.Module, Call] = {}
     states: dict[nn.Module, Tensor] = {}
@@ -40,14 +40,14 @@ def wired(blocks: Sequence[nn.Module], run: Callable[[], object], *, outputs: bo
     for block in blocks:
         handles.append(block.register_forward_pre_hook(lambda b, a, k: calls.update({b: (a, k)}), with_kwargs=True))
         if outputs:
-            handles.append(block.register_forward_hook(lambda b, _a, out: states.update({b: state_in(out)})))
-    with removing(handles):
+            handles.append(block.register_forward_hook(lambda b, _a, out: states.update({b: output_state(out)})))
+    with removing_hooks(handles):
         run()
-    return Wiring(blocks, tuple(calls[block] for block in blocks), tuple(states[b] for b in blocks if outputs))
+    return BlockCalls(blocks, tuple(calls[block] for block in blocks), tuple(states[b] for b in blocks if outputs))
 
 
 @contextmanager
-def removing(handles: Sequence[Any]) -> Iterator[None]:
+def removing_hooks(handles: Sequence[Any]) -> Iterator[None]:
     try:
         yield
     finally:
@@ -55,11 +55,11 @@ def removing(handles: Sequence[Any]) -> Iterator[None]:
             handle.remove()
 
 
-def given(call: Call) -> Tensor:
+def input_state(call: Call) -> Tensor:
     """The state that a block was called with."""
     args, kwargs = call
     return args[0] if args else kwargs["hidden_states"]
 
 
-def state_in(output: Any) -> Tensor:  # noqa: ANN401 - a state, or a tuple that begins with it
+def output_state(output: Any) -> Tensor:  # noqa: ANN401 - a state, or a tuple that begins with it
     return output[0] if isinstance(output, tuple) else output
