@@ -81,8 +81,8 @@ def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int
 def train(job: Job) -> dict[str, Any]:
     import torch
 
-    from probescale.models.shrink.shrinker import Shrink
-    from probescale.models.surgery import record_of, save_model
+    from probescale.models.shrink.shrinker import ShrinkPlan
+    from probescale.models.surgery import describe_cut, save_model
     from probescale.pipeline.evaluation import Measurer
     from probescale.pipeline.run import shrinker_of
     from probescale.recovery.predict import predict
@@ -91,8 +91,8 @@ def train(job: Job) -> dict[str, Any]:
     torch.set_num_threads(1)
     task, loaded = _ready(job.study, job.seed, job.recipe)
     config = config_of(job)
-    shrink, kept = (Shrink(), tuple(range(1, loaded.layers + 1))) if job.ratio == "1x" else plan_of(job)
-    shrink = shrink if job.shrink else Shrink()
+    shrink, kept = (ShrinkPlan(), tuple(range(1, loaded.layers + 1))) if job.ratio == "1x" else plan_of(job)
+    shrink = shrink if job.shrink else ShrinkPlan()
     started = time.perf_counter()
     own = WORK / job.study / "training" / "-".join(str(value) for value in asdict(job).values())  # for checkpoints
     measurer = Measurer(own, shrinker_of(loaded, task, config), shrink, task, config, ground=_work(job))
@@ -101,7 +101,7 @@ def train(job: Job) -> dict[str, Any]:
     model, _ = measurer.train(str(job), kept, whole=job.ratio == "1x")
     value = task.measure(task.gold, predict(model, task.dev, max_length=MAX_LENGTH))
     if job == Job(job.study, 0, job.ratio, recipe=job.recipe) and job.ratio != "1x":  # for benchmarks/inference.py
-        record = record_of(measurer.parent, kept, model) | {"params": measurer.parameters.of(kept)}
+        record = describe_cut(measurer.parent, kept, model) | {"params": measurer.parameters.of(kept)}
         save_model(model, record, WORK / job.study / f"model-{job.ratio}", overwrite=True)
     remove_folder(own)
     found = {"accuracy": round(value, 6), "kept": kept, "made_smaller": str(shrink)}
@@ -139,10 +139,10 @@ def ask_teacher(job: Job, measurer: Any) -> None:  # noqa: ANN401 - Measurer, im
 
 
 def plan_of(job: Job) -> tuple[Any, tuple[int, ...]]:
-    from probescale.models.shrink.shrinker import Shrink
+    from probescale.models.shrink.shrinker import ShrinkPlan
 
     stored = json.loads(_plan_path(job).read_text())
-    return Shrink(**stored["shrink"]), tuple(stored["kept"])
+    return ShrinkPlan(**stored["shrink"]), tuple(stored["kept"])
 
 
 def _plan_path(job: Job) -> Path:

@@ -27,7 +27,7 @@ from probescale.models.families import FAMILIES, find_family
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, load_as_saved, quiet_transformers
 from probescale.models.proof.comparison import Proof
-from probescale.models.rehearsal import Trial, try_models
+from probescale.models.rehearsal import RehearsedCut, rehearse
 from probescale.models.subsets import format_layers
 from probescale.pipeline.cut import cut_to_folder
 from probescale.pipeline.provenance import versions
@@ -91,7 +91,7 @@ probescale extract model.gguf --keep 1-20 --out small                   # from G
 
 def families_section() -> str:
     configs = {name: AutoConfig.for_model(name) for name in (*_described(), *DETECTED)}
-    found = try_models([(config, find_family(config)) for config in configs.values()])
+    found = rehearse([(config, find_family(config)) for config in configs.values()])
     rows = {name: _row(name, configs[name], trials) for (name, trials) in zip(configs, found, strict=True)}
     header = ("model type", "heads", "cuts proved", "all layers kept", "half precision, shards", "cache", "layer 1")
     described = Table("", header, tuple(rows[name] for name in _described()), words=7)
@@ -122,7 +122,7 @@ def _described() -> list[str]:
     return [model_type for family in FAMILIES.values() for model_type in family.model_types]
 
 
-def _row(name: str, config: Any, trials: list[Trial]) -> tuple[str, ...]:  # noqa: ANN401 - any config
+def _row(name: str, config: Any, trials: list[RehearsedCut]) -> tuple[str, ...]:  # noqa: ANN401 - any config
     family: Family = find_family(config)
     passed = [trial for trial in trials if isinstance(trial.outcome, Proof)]
     proofs = {(trial.head, trial.cut): cast("Proof", trial.outcome) for trial in passed}

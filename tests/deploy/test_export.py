@@ -17,8 +17,8 @@ from probescale.deploy.onnx import session
 from probescale.errors import ProofFailed, UserError
 from probescale.models.families import FAMILIES, find_family
 from probescale.models.loading import LoadedModel
-from probescale.models.proof.twin import twin, twin_tokenizer
-from probescale.models.surgery import extract
+from probescale.models.proof.twin import build_twin, build_twin_tokenizer
+from probescale.models.surgery import keep_layers
 
 onnx = pytest.importorskip("onnx", reason='pip install "probescale[onnx]"')
 pytest.importorskip("onnxruntime", reason='pip install "probescale[onnx]"')
@@ -33,13 +33,13 @@ KEPT = (1, 2)  # a cut, as it is shipped; the exporter's time is in layers, and 
 def saved(model_type: str, head: str, folder) -> LoadedModel:
     config = AutoConfig.for_model(model_type)
     family = find_family(config)
-    model, tokenizer = twin(config, family, head), twin_tokenizer()  # type: ignore[arg-type]
+    model, tokenizer = build_twin(config, family, head), build_twin_tokenizer()  # type: ignore[arg-type]
     assert model is not None
     tokenizer.backend_tokenizer.pre_tokenizer = Whitespace()  # type: ignore[assignment]
     tokenizer.model_max_length = 40
     if head == "sentence":
         model.config.problem_type = "single_label_classification"  # as in every saved model of a run
-    cut = extract(LoadedModel(model, tokenizer, family, str(folder), ""), KEPT)
+    cut = keep_layers(LoadedModel(model, tokenizer, family, str(folder), ""), KEPT)
     cut.model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return cut

@@ -21,7 +21,7 @@ from helpers.data import labelled_rows
 from probescale.errors import UserError
 from probescale.models.families import find_family
 from probescale.models.loading import LoadedModel
-from probescale.models.shrink.vocabulary import piece_counts, trim_vocabulary
+from probescale.models.shrink.vocabulary import count_tokens, trim_vocabulary
 
 TEXTS = [text for text, _ in labelled_rows(40, seed=3)] + ["A naïve café, 100 % “good”!", "aaa aaaa banana"]
 OTHERS = [
@@ -198,7 +198,7 @@ def parent(kind: str) -> LoadedModel:
 
 @functools.cache
 def counted(kind: str) -> Counter[str]:
-    return piece_counts(parent(kind).tokenizer, TEXTS)
+    return count_tokens(parent(kind).tokenizer, TEXTS)
 
 
 @functools.cache

@@ -25,8 +25,8 @@ from probescale.models.attention_heads import (
 from probescale.models.counting import count_parameters
 from probescale.models.families import FAMILIES, find_family
 from probescale.models.loading import LoadedModel, load_as_saved
-from probescale.models.proof.reference import example_inputs, silencing
-from probescale.models.surgery import extract
+from probescale.models.proof.reference import example_inputs, heads_silenced
+from probescale.models.surgery import keep_layers
 from probescale.pipeline.cut import cut_to_folder, head_rows
 from probescale.probing.scores import ProbeResult, ProbeScores
 from probescale.report.examination import examine
@@ -101,7 +101,7 @@ def test_the_cut_is_the_parent_with_heads_silenced(name):
     before = {key: weight.clone() for key, weight in parent.model.state_dict().items()}
     inputs = example_inputs(parent.model, parent.family)
     whole = first_output(parent.model, inputs)
-    with silencing(parent.model, parent.family, dict(enumerate(kept, 1))):
+    with heads_silenced(parent.model, parent.family, dict(enumerate(kept, 1))):
         silenced = first_output(parent.model, inputs)
     assert (silenced - whole).abs().max() > 1e-2, "the cut changed nothing: the test would prove nothing"
 
@@ -133,7 +133,7 @@ def test_silencing_is_what_it_says():
     """By another way: zeros in the columns of the output projection."""
     parent = loaded("llama")
     inputs = example_inputs(parent.model, parent.family)
-    with silencing(parent.model, parent.family, {2: (3, 4, 5, 6)}):
+    with heads_silenced(parent.model, parent.family, {2: (3, 4, 5, 6)}):
         silenced = first_output(parent.model, inputs)
     with torch.no_grad():
         parent.model.model.layers[1].self_attn.o_proj.weight[:, : 2 * WIDTH] = 0
@@ -277,7 +277,7 @@ def test_layers_and_heads_from_the_command_line(cli, saved, tmp_path):
     assert record["proof"]["cache_difference"] < 1e-3
     config = json.loads((tmp_path / "cut" / "config.json").read_text())
     assert (config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]) == (4, 2, WIDTH)
-    layers_alone = count_parameters(extract(parent, (3, 1)).model, parent.family).total
+    layers_alone = count_parameters(keep_layers(parent, (3, 1)).model, parent.family).total
     assert record["params"] == layers_alone - 2 * 6 * 48 * WIDTH  # two queries, keys, values, two outputs: 6 of 48
     again = cli("extract", source, *options)
     assert again.code == 2

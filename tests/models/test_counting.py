@@ -9,8 +9,8 @@ from probescale.models.counting import count_flops, count_from_config, count_par
 from probescale.models.families import FAMILIES as DESCRIPTIONS
 from probescale.models.heads import stock_class_name
 from probescale.models.loading import load_as_saved
-from probescale.models.proof.twin import twin_config
-from probescale.models.surgery import extract
+from probescale.models.proof.twin import build_twin_config
+from probescale.models.surgery import keep_layers
 from probescale.selection.budget import parse_budget
 from probescale.selection.select import select
 
@@ -61,7 +61,7 @@ def test_what_is_predicted_is_what_the_cut_has(family, model_folder):
     parameters = count_parameters(loaded.model, loaded.family)
     assert parameters == count_from_config(loaded.model.config, loaded.family, classes=2)
     for kept in [(1,), (2, 4), (1, 2, 3, 4)]:
-        child = extract(loaded, kept)
+        child = keep_layers(loaded, kept)
         assert sum(p.numel() for p in child.model.parameters()) == parameters.of(kept)
 
 
@@ -96,7 +96,7 @@ def test_flops_of_a_language_model_count_the_vocabulary():
 @pytest.mark.parametrize("family", sorted(DESCRIPTIONS))
 def test_operations_of_every_family_and_head_are_counted(family, head):
     described = DESCRIPTIONS[family]
-    config = twin_config(AutoConfig.for_model(described.model_types[0]), described)
+    config = build_twin_config(AutoConfig.for_model(described.model_types[0]), described)
     if stock_class_name(described, config, head) is None:
         with pytest.raises(UserError, match="transformers has no class"):
             count_flops(config, described, 16, head)

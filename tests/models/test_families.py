@@ -11,8 +11,8 @@ from probescale.models.detection import find_stacks
 from probescale.models.families import FAMILIES, find_family
 from probescale.models.heads import HEADS, stock_class_name
 from probescale.models.proof.comparison import Proof
-from probescale.models.proof.twin import twin, twin_config
-from probescale.models.rehearsal import CUTS, try_models
+from probescale.models.proof.twin import build_twin, build_twin_config
+from probescale.models.rehearsal import CUTS, rehearse
 
 DETECTED = ("gpt_neo", "mbart")  # docs/models.md has more
 TYPES = [family.model_types[0] for family in FAMILIES.values()]
@@ -21,7 +21,7 @@ TYPES = [family.model_types[0] for family in FAMILIES.values()]
 @pytest.fixture(scope="module")
 def trials():
     configs = {name: AutoConfig.for_model(name) for name in (*TYPES, *DETECTED)}
-    found = try_models([(config, find_family(config)) for config in configs.values()])
+    found = rehearse([(config, find_family(config)) for config in configs.values()])
     return dict(zip(configs, found, strict=True))
 
 
@@ -48,7 +48,7 @@ def test_every_cut_of_every_head_is_proved(trials, model_type):
 def test_what_a_description_says_is_there(model_type):
     config = AutoConfig.for_model(model_type)
     family = find_family(config)
-    model = twin(config, family, "sentence")
+    model = build_twin(config, family, "sentence")
     assert model is not None
     for block in family.layers(model):
         block.get_submodule(family.stack.attention)
@@ -110,7 +110,7 @@ def test_a_convolution_behind_the_first_layer_keeps_it():
 
 def test_a_twin_has_every_kind_of_layer():
     config = AutoConfig.for_model("gemma3_text")
-    assert twin_config(config, find_family(config)).layer_types == ["sliding_attention", "full_attention"] * 2
+    assert build_twin_config(config, find_family(config)).layer_types == ["sliding_attention", "full_attention"] * 2
 
 
 def test_an_unknown_type_is_announced_once(capsys, monkeypatch):

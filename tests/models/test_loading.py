@@ -16,8 +16,8 @@ from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.families import FAMILIES
 from probescale.models.loading import load_as_saved, load_classifier, read_config
-from probescale.models.proof.twin import twin, twin_tokenizer
-from probescale.models.surgery import extract
+from probescale.models.proof.twin import build_twin, build_twin_tokenizer
+from probescale.models.surgery import keep_layers
 from probescale.recovery.recover import recover
 from probescale.tasks.data import load_rows
 
@@ -52,7 +52,7 @@ def test_the_fingerprint_is_the_checkpoints(folder):
 
 def test_a_cut_and_a_trained_model_have_fingerprints_of_their_own(folder):
     parent = load_classifier(str(folder), None, "ab", seed=0)
-    cut, whole = extract(parent, (1, 2)), extract(parent, tuple(range(1, parent.layers + 1)))
+    cut, whole = keep_layers(parent, (1, 2)), keep_layers(parent, tuple(range(1, parent.layers + 1)))
     assert whole.fingerprint == parent.fingerprint != cut.fingerprint
     before = cut.fingerprint
     recover(cut, load_rows([("a good film", "a"), ("a bad film", "b")] * 8), RecoveryConfig(epochs=1, batch_size=8))
@@ -210,10 +210,10 @@ def test_a_decoder_without_padding_is_padded_with_its_end(tmp_path):
 
 
 def test_constants_of_older_versions_are_no_layers(tmp_path):
-    model = twin(AutoConfig.for_model("gpt2"), FAMILIES["gpt2"], "lm")
+    model = build_twin(AutoConfig.for_model("gpt2"), FAMILIES["gpt2"], "lm")
     assert model is not None
     model.save_pretrained(tmp_path / "gpt2")
-    twin_tokenizer().save_pretrained(tmp_path / "gpt2")
+    build_twin_tokenizer().save_pretrained(tmp_path / "gpt2")
     weights = load_file(tmp_path / "gpt2" / "model.safetensors")
     weights["transformer.h.0.attn.masked_bias"] = torch.tensor(-1e4)
     save_file(weights, tmp_path / "gpt2" / "model.safetensors", metadata={"format": "pt"})
@@ -228,10 +228,10 @@ def test_a_class_that_transformers_does_not_know_loses_nothing_silently(folder, 
     change(folder / "config.json", architectures=["MyOwnBert"])
     assert type(load_as_saved(str(folder)).model).__name__ == "BertModel"
     assert "2 weights of the checkpoint have no place in BertModel and are left out" in capsys.readouterr().err
-    model = twin(AutoConfig.for_model("t5"), FAMILIES["t5"], "lm")
+    model = build_twin(AutoConfig.for_model("t5"), FAMILIES["t5"], "lm")
     assert model is not None
     model.save_pretrained(tmp_path / "t5")
-    twin_tokenizer().save_pretrained(tmp_path / "t5")
+    build_twin_tokenizer().save_pretrained(tmp_path / "t5")
     change(tmp_path / "t5" / "config.json", architectures=["T5WithLMHeadModel"])  # a name of old
     assert type(load_as_saved(str(tmp_path / "t5")).model).__name__ == "T5ForConditionalGeneration"
 
@@ -244,9 +244,9 @@ def test_a_revision_of_a_folder(folder):
 def test_an_encoder_alone_where_there_is_none(folder, tmp_path):
     with pytest.raises(UserError, match="--encoder-only"):
         load_as_saved(str(folder), encoder_only=True)
-    model = twin(AutoConfig.for_model("bart"), FAMILIES["bart"])
+    model = build_twin(AutoConfig.for_model("bart"), FAMILIES["bart"])
     assert model is not None
     model.save_pretrained(tmp_path / "bart")
-    twin_tokenizer().save_pretrained(tmp_path / "bart")
+    build_twin_tokenizer().save_pretrained(tmp_path / "bart")
     with pytest.raises(UserError, match="no encoder as a stock class of its own"):
         load_as_saved(str(tmp_path / "bart"), encoder_only=True)

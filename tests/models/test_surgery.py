@@ -19,7 +19,7 @@ from probescale.models.counting import count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS
 from probescale.models.family import Family, backbone
 from probescale.models.loading import load_as_saved, load_classifier
-from probescale.models.surgery import extract, save_model, write_model
+from probescale.models.surgery import keep_layers, save_model, write_model
 
 KEPT = {"head": (1, 2), "middle": (2, 3), "tail": (4,), "gaps": (1, 4), "all": (1, 2, 3, 4), "reordered": (3, 1, 1)}
 TEXTS = ["the film was good and the plot dull", "a warm story", "unbelievably tedious !"]
@@ -56,7 +56,7 @@ def fresh_logits(model_folder, tmp_path_factory):
         parent = load_as_saved(str(model_folder(family)))
         for name, kept in KEPT.items():
             folders[f"{family}/{name}"] = str(folder / f"{family}-{name}")
-            write_model(extract(parent, kept), Path(folders[f"{family}/{name}"]))
+            write_model(keep_layers(parent, kept), Path(folders[f"{family}/{name}"]))
     (folder / "job.json").write_text(json.dumps({"folders": folders, "texts": TEXTS}))
     (folder / "fresh.py").write_text(FRESH)
     command = [sys.executable, str(folder / "fresh.py"), str(folder / "job.json"), str(folder / "out.npz")]
@@ -97,7 +97,7 @@ def test_config_and_weights_on_disk_agree(fresh_logits, family):
 
 def test_t5_position_bias_moves_to_the_new_first_block(model_folder):
     parent = load_as_saved(str(model_folder("t5")))
-    child = extract(parent, (3, 4))
+    child = keep_layers(parent, (3, 4))
     name = DESCRIPTIONS["t5"].stack.first_block_only[0]
     old, new = (dict(m.family.layers(m.model)[0].named_parameters())[name] for m in (parent, child))
     assert torch.equal(old, new)
@@ -109,7 +109,7 @@ def test_a_bert_without_pooler_is_not_given_one(tmp_path):
     bare = BertModel(model.config, add_pooling_layer=False)  # type: ignore[arg-type]
     bare.save_pretrained(tmp_path / "bare")
     tokenizer.save_pretrained(tmp_path / "bare")
-    child = extract(load_as_saved(str(tmp_path / "bare")), (2, 4))
+    child = keep_layers(load_as_saved(str(tmp_path / "bare")), (2, 4))
     assert not [name for name, _ in child.model.named_parameters() if "pooler" in name]
 
 
@@ -123,7 +123,7 @@ def test_a_config_that_names_a_head_the_checkpoint_lacks(tmp_path):
     (tmp_path / "mpnet" / "config.json").write_text(json.dumps(config | {"architectures": ["MPNetForMaskedLM"]}))
     loaded = load_as_saved(str(tmp_path / "mpnet"))
     assert type(loaded.model) is MPNetModel
-    assert extract(loaded, (1,)).layers == 1
+    assert keep_layers(loaded, (1,)).layers == 1
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_the_encoder_is_taken_out_of_a_whole_t5(whole_t5):
         expected = whole.encoder(**batch).last_hidden_state
         assert torch.equal(as_saved.model(**batch).last_hidden_state, expected)
         assert torch.equal(backbone(classifier.model)(**batch).last_hidden_state, expected)
-    assert not [name for name, _ in extract(as_saved, (2,)).model.named_parameters() if "decoder" in name]
+    assert not [name for name, _ in keep_layers(as_saved, (2,)).model.named_parameters() if "decoder" in name]
 
 
 @pytest.mark.slow
@@ -196,7 +196,7 @@ def test_the_checkpoints_head_is_replaced_and_the_seed_decides_the_new_one(model
 def test_the_parent_stays_as_it_was(model_folder):
     parent = load_as_saved(str(model_folder("bert")))
     before = {name: weight.clone() for name, weight in parent.model.state_dict().items()}
-    child = extract(parent, (1, 2))
+    child = keep_layers(parent, (1, 2))
     with torch.no_grad():
         for parameter in child.model.parameters():
             parameter.add_(1)
@@ -207,7 +207,7 @@ def test_the_parent_stays_as_it_was(model_folder):
 @pytest.mark.parametrize(("kept", "says"), [((), "no layer is kept"), ((0,), "layer 0"), ((2, 9), "layer 9")])
 def test_layers_that_do_not_exist_are_refused(model_folder, kept, says):
     with pytest.raises(UserError, match=says):
-        extract(load_as_saved(str(model_folder("bert"))), kept)
+        keep_layers(load_as_saved(str(model_folder("bert"))), kept)
 
 
 def test_saving_leaves_folders_of_others_alone(model_folder, tmp_path):
@@ -223,7 +223,7 @@ def test_saving_leaves_folders_of_others_alone(model_folder, tmp_path):
 def test_the_saved_tokenizer_does_not_remember_the_training_length(model_folder, tmp_path):
     loaded = load_as_saved(str(model_folder("bert")))
     loaded.tokenizer(["good film"] * 2, truncation=True, max_length=8, padding=True)
-    write_model(extract(loaded, (1,)), tmp_path / "cut")
+    write_model(keep_layers(loaded, (1,)), tmp_path / "cut")
     saved = json.loads((tmp_path / "cut" / "tokenizer.json").read_text())
     assert saved["truncation"] is None
     assert saved["padding"] is None

@@ -18,8 +18,8 @@ from probescale.models.counting import count_from_config, count_parameters
 from probescale.models.families import FAMILIES
 from probescale.models.heads import HEAD_FOR
 from probescale.models.loading import load_classifier
-from probescale.models.proof.comparison import check_in_memory
-from probescale.models.proof.reference import answers
+from probescale.models.proof.comparison import compare_in_memory
+from probescale.models.proof.reference import compute_own_reference
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.evidence import gather
 from probescale.pipeline.smallest import smallest
@@ -136,11 +136,11 @@ def test_a_head_that_the_checkpoint_had_leaves_no_trace(model_folder, tmp_path):
 def test_where_weights_lie_in_memory_changes_no_answer(model_folder):
     """Behind a bias of one number a saved head begins at an odd place; the proof of a cut compares every bit."""
     loaded = load_classifier(str(model_folder("bert")), None, (), 0, head="regression")
-    before = answers(loaded.model, loaded.family)
+    before = compute_own_reference(loaded.model, loaded.family)
     for parameter in loaded.model.parameters():
         crooked = torch.empty(parameter.numel() + 11)[11:].view_as(parameter)
         parameter.data = crooked.copy_(parameter.data)
-    assert check_in_memory(loaded.model, loaded.family, before) == 0
+    assert compare_in_memory(loaded.model, loaded.family, before) == 0
 
 
 def test_a_model_without_the_head_is_refused_before_any_work(tmp_path, model_folder, data):

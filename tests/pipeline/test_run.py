@@ -19,7 +19,7 @@ from helpers.models import FAMILIES, LAYERS, tiny_tokenizer
 from probescale.errors import UserError
 from probescale.models.families import FAMILIES as FAMILIES_BY_TYPE
 from probescale.models.heads import stock_class_name
-from probescale.models.proof.twin import twin_config
+from probescale.models.proof.twin import build_twin_config
 from probescale.pipeline import evaluation as measuring
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.validate import check, load_config
@@ -151,7 +151,7 @@ def test_other_builds_run_from_end_to_end(model_type, task_files, tmp_path):
     """A decoder without a padding token, a first layer that has to stay, an encoder-decoder."""
     described = FAMILIES_BY_TYPE[model_type]
     tokenizer = tiny_tokenizer("roberta")
-    config = twin_config(AutoConfig.for_model(model_type), described)
+    config = build_twin_config(AutoConfig.for_model(model_type), described)
     config.vocab_size, config.pad_token_id, config.eos_token_id, config.bos_token_id = len(tokenizer), 1, 2, 0
     if model_type == "llama":
         tokenizer.pad_token = tokenizer.cls_token = config.pad_token_id = None
@@ -291,7 +291,7 @@ def test_the_steps_one_by_one(bert_run, tmp_path):
     loaded = probescale.load_classifier(config.model.source, None, task.train.names, seed=0)
     scores = probescale.probe(loaded, task, config)
     selection = probescale.select(scores.relevance, probescale.parse_budget("90%"), scores.parameters)
-    small = probescale.extract(loaded, selection.kept)
+    small = probescale.keep_layers(loaded, selection.kept)
     probescale.recover(small, task.train, config.recovery, max_length=32)
     accuracy = (probescale.predict(small, task.dev, max_length=32) == task.gold).mean()
     probescale.save_model(small, {"kept": selection.kept}, tmp_path / "small")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from probescale.errors import Problems, UserError
-from probescale.models.shrink.shrinker import Shrink
+from probescale.models.shrink.shrinker import ShrinkPlan
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.evaluation import Measurer
 from probescale.pipeline.smallest import smallest
@@ -73,7 +73,7 @@ def test_who_learns_fast_is_tried_for_longer(tmp_path):
     config = SimpleNamespace(selection=SimpleNamespace(trial=5000), recovery=SimpleNamespace(epochs=2))
     measurer = SimpleNamespace(config=config, task=SimpleNamespace(train=range(9000)), unlabelled=None)
     measurer.made_smaller = lambda _shrink: SimpleNamespace(attempt=attempt)
-    wide, narrow = Shrink(rank=64), Shrink(rank=32)
+    wide, narrow = ShrinkPlan(rank=64), ShrinkPlan(rank=32)
     chosen = {"stitched": (1, 2, 3), "uniform_k": (1, 3, 5), "alternate": (2, 3, 4), "marginal": (4, 5, 6)}
 
     def propose(shrink, rule):

@@ -13,16 +13,16 @@ from probescale.models.families import FAMILIES, find_family
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, compute_fingerprint
 from probescale.models.proof.reference import example_inputs
-from probescale.models.proof.twin import twin, twin_tokenizer
+from probescale.models.proof.twin import build_twin, build_twin_tokenizer
 from probescale.probing.sites import sites_of, states_at
 
 
 def loaded_twin(model_type: str) -> LoadedModel:
     config = AutoConfig.for_model(model_type)
     family: Family = find_family(config)
-    model = twin(config, family, "sentence")
+    model = build_twin(config, family, "sentence")
     assert model is not None
-    return LoadedModel(model, twin_tokenizer(), family, model_type, compute_fingerprint(model))
+    return LoadedModel(model, build_twin_tokenizer(), family, model_type, compute_fingerprint(model))
 
 
 @pytest.mark.parametrize("name", sorted(FAMILIES))

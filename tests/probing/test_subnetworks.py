@@ -17,9 +17,9 @@ from probescale.models.families import FAMILIES
 from probescale.models.family import backbone
 from probescale.models.heads import stock_class_name
 from probescale.models.loading import LoadedModel, compute_fingerprint, load_as_saved
-from probescale.models.proof.twin import twin_config
+from probescale.models.proof.twin import build_twin_config
 from probescale.models.subsets import all_contiguous_blocks, count_passes, format_subset
-from probescale.models.surgery import extract
+from probescale.models.surgery import keep_layers
 from probescale.probing.cache import Store
 from probescale.probing.represent import Request, represent
 from probescale.probing.subnetworks import ends_of, run_subnetworks
@@ -47,7 +47,7 @@ def any_model(model_folder):
 def built(model_type: str) -> LoadedModel:
     """A tiny model of another build that reads real words, its weights large enough to tell layers apart."""
     tokenizer, family = tiny_tokenizer("roberta"), FAMILIES[model_type]
-    config = twin_config(AutoConfig.for_model(model_type), family)
+    config = build_twin_config(AutoConfig.for_model(model_type), family)
     config.vocab_size, config.pad_token_id, config.bos_token_id, config.eos_token_id = len(tokenizer), 1, 0, 2
     transformers.set_seed(0)
     model = getattr(transformers, stock_class_name(family, config, "none") or "")(config).eval()
@@ -76,7 +76,7 @@ def test_a_subnetwork_ends_with_the_states_of_the_model_that_is_cut(any_model, n
     inside = states_of(loaded, subnetworks=subsets)
     assert list(inside) == [format_subset(subset) for subset in subsets]
     for subset in subsets:
-        cut = states_of(extract(loaded, subset))[f"layer-{len(subset):03d}"]
+        cut = states_of(keep_layers(loaded, subset))[f"layer-{len(subset):03d}"]
         np.testing.assert_allclose(inside[format_subset(subset)], cut, rtol=1e-4, atol=1e-5)
     assert all(not np.allclose(a, b, atol=1e-3) for a, b in itertools.combinations(inside.values(), 2))
 

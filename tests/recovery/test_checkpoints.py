@@ -7,7 +7,7 @@ import pytest
 from helpers.data import labelled_rows
 from probescale.config import RecoveryConfig
 from probescale.models.loading import load_classifier
-from probescale.models.surgery import extract
+from probescale.models.surgery import keep_layers
 from probescale.recovery import checkpoints
 from probescale.recovery.checkpoints import newest
 from probescale.recovery.recover import recover
@@ -33,7 +33,7 @@ def at_every_step(monkeypatch):
 
 
 def train(parent, recipe, folder=None):
-    model = extract(parent, (1, 3))
+    model = keep_layers(parent, (1, 3))
     return recover(model, TRAIN, recipe, max_length=32, checkpoints=folder), model.fingerprint
 
 

@@ -12,7 +12,7 @@ from helpers.data import labelled_rows
 from probescale.config import RecoveryConfig
 from probescale.models.loading import load_classifier
 from probescale.models.precision import choose_precision
-from probescale.models.surgery import extract
+from probescale.models.surgery import keep_layers
 from probescale.recovery.inputs import inputs_of
 from probescale.recovery.predict import answers_of, predict
 from probescale.recovery.recipe import described
@@ -33,7 +33,7 @@ def parent(model_folder):
 
 @pytest.fixture(scope="module")
 def teacher(parent):
-    model = extract(parent, (1, 2, 3, 4))
+    model = keep_layers(parent, (1, 2, 3, 4))
     recover(model, TRAIN, RECIPE.model_copy(update={"epochs": 6}), max_length=32)
     return model
 
@@ -56,7 +56,7 @@ def test_it_learns(teacher):
 def test_the_same_seed_gives_the_same_weights(parent):
     found = []
     for seed in (0, 0, 1):
-        model = extract(parent, (1, 3))
+        model = keep_layers(parent, (1, 3))
         recover(model, TRAIN, RECIPE, max_length=32, seed=seed)
         found.append(model.fingerprint)
     assert found[0] == found[1] != found[2]
@@ -66,7 +66,7 @@ def test_a_student_comes_near_its_teacher_on_texts_that_nobody_labelled(parent, 
     lessons = teach(teacher, TRAIN, MORE, tmp_path / "lessons", max_length=32)
     assert lessons.answers.shape == (160, 2)
     assert lessons.states is None
-    plain, taught = extract(parent, (1, 2)), extract(parent, (1, 2))
+    plain, taught = keep_layers(parent, (1, 2)), keep_layers(parent, (1, 2))
     recover(plain, TRAIN, RECIPE, max_length=32)
     recover(taught, TRAIN, RECIPE, lessons=lessons, max_length=32)
     assert apart(taught, teacher, DEV) < apart(plain, teacher, DEV)
@@ -77,7 +77,7 @@ def test_wrong_labels_on_unlabelled_texts_mean_nothing(parent, teacher, tmp_path
     found = []
     for number, labels in enumerate([(0,) * len(MORE), (1,) * len(MORE)]):
         lessons = teach(teacher, TRAIN, replace(MORE, labels=labels), tmp_path / str(number), max_length=32)
-        model = extract(parent, (1,))
+        model = keep_layers(parent, (1,))
         recover(model, TRAIN, RECIPE, lessons=lessons, max_length=32)
         found.append(model.fingerprint)
     assert found[0] == found[1]
@@ -93,7 +93,7 @@ def test_states_come_near_the_teachers(parent, teacher, tmp_path):
     assert np.array_equal(wanted, lessons.states[:, [0, 3]])
     distance = {}
     for weight in (0.0, 5.0):
-        model = extract(parent, (1, 3))
+        model = keep_layers(parent, (1, 3))
         recipe = RECIPE.model_copy(update={"states": weight, "healing": 1 if weight else 0})
         recover(model, TRAIN, recipe, lessons=lessons, kept=(1, 3), max_length=32)
         own = teach(model, TRAIN, None, tmp_path / f"{weight}", states=True, max_length=32).states
@@ -112,7 +112,7 @@ def test_the_best_epoch_is_kept(parent, monkeypatch):
         return next(losses)
 
     monkeypatch.setattr("probescale.recovery.recover._held_out_loss", loss)
-    model = extract(parent, (1, 2))
+    model = keep_layers(parent, (1, 2))
     recover(model, TRAIN, RECIPE.model_copy(update={"epochs": 5, "validation": 0.25, "patience": 2}), max_length=32)
     assert len(weights) == 4
     assert all(torch.equal(value, weights[1][name]) for name, value in model.model.state_dict().items())
@@ -129,7 +129,7 @@ def test_rows_set_aside_are_not_learnt_from(parent):
     # The same rows are set aside only if the split sees the same labels: give it those.
     found = []
     for data in (TRAIN, turned):
-        model = extract(parent, (1,))
+        model = keep_layers(parent, (1,))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("probescale.recovery.recover.split_rows", lambda *_: ([], held))
             recover(model, data, recipe, max_length=32)
@@ -140,7 +140,7 @@ def test_rows_set_aside_are_not_learnt_from(parent):
 def test_lower_layers_can_learn_more_slowly(parent):
     moved = {}
     for decay in (1.0, 0.1):
-        model = extract(parent, (1, 2, 3, 4))
+        model = keep_layers(parent, (1, 2, 3, 4))
         before = {name: value.clone() for name, value in model.model.state_dict().items()}
         recover(model, TRAIN, RECIPE.model_copy(update={"epochs": 1, "layer_decay": decay}), max_length=32)
         name = "bert.encoder.layer.0.output.dense.weight"
@@ -214,7 +214,7 @@ def test_a_precision_that_the_machine_lacks_is_not_used():
 
 
 def test_the_models_own_dropout_is_back_after_training(parent):
-    model = extract(parent, (1, 3))
+    model = keep_layers(parent, (1, 3))
     before = [module.p for module in model.model.modules() if isinstance(module, torch.nn.Dropout)]
     recover(model, TRAIN, RECIPE.model_copy(update={"epochs": 1}), max_length=32)
     assert max(before) > 0
@@ -224,7 +224,7 @@ def test_the_models_own_dropout_is_back_after_training(parent):
 def test_metrics_go_to_tensorboard_where_that_is_asked_for(parent, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    model, recipe = extract(parent, (1, 3)), RECIPE.model_copy(update={"epochs": 8, "tracking": ("tensorboard",)})
+    model, recipe = keep_layers(parent, (1, 3)), RECIPE.model_copy(update={"epochs": 8, "tracking": ("tensorboard",)})
     losses = recover(model, TRAIN, recipe, max_length=32, tracked=tmp_path / "tracked")
     [events] = (tmp_path / "tracked").rglob("events.out.tfevents.*")
     told = EventAccumulator(str(events.parent)).Reload()

@@ -15,7 +15,7 @@ from probescale.models.cost import Cost
 from probescale.models.facts import Facts, built_in_facts
 from probescale.models.families import FAMILIES
 from probescale.models.parameters import Parameters
-from probescale.models.proof.twin import twin_config
+from probescale.models.proof.twin import build_twin_config
 from probescale.pipeline.validate import load_config
 from probescale.report.examination import examine
 from probescale.selection.budget import parse_budget
@@ -190,7 +190,7 @@ def test_texts_longer_than_the_model_takes(cli, model_folder):
         found = cli("plan", source, "--length", "5000")
         assert found.code == 2
         assert "--length: 5,000 tokens are more than the model can take" in found.err
-    short = twin_config(AutoConfig.for_model("bert"), FAMILIES["bert"])  # 64 positions, fewer than the usual length
+    short = build_twin_config(AutoConfig.for_model("bert"), FAMILIES["bert"])  # 64 positions, below the default length
     assert compute_facts(Architecture("short", "given", short, FAMILIES["bert"])).length == 64
 
 

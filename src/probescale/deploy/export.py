@@ -14,7 +14,7 @@ from probescale.deploy.onnx.graph import write_graph, write_int8
 from probescale.deploy.onnx.session import can_run
 from probescale.errors import ProofFailed, UserError
 from probescale.models.loading import quiet_transformers
-from probescale.models.surgery import RECORD
+from probescale.models.surgery import METADATA_FILE
 from probescale.models.tokenizers import reset_tokenizer
 from probescale.pipeline.validate import load_config
 from probescale.tasks.task import Task, load_task
@@ -48,7 +48,7 @@ def export(
     source: str, out: Path, *, int8: bool = False, tolerance: float = 0.01, overwrite: bool = False
 ) -> ExportRecord:
     """The graph with its tokenizer and config in a folder; `tolerance` is what the task's metric may lose."""
-    out = check_output_folder(out, overwrite=overwrite, markers=[RECORD])
+    out = check_output_folder(out, overwrite=overwrite, markers=[METADATA_FILE])
     folder, config = find_model_folder(source)
     loaded = load_pytorch(folder, source, "MODEL")
     ours = wrap_pytorch(loaded)
@@ -66,7 +66,8 @@ def export(
             longest=ours.max_length,
             largest_difference=0.0,
         )
-        record = read_json(folder / RECORD, field="MODEL") if (folder / RECORD).is_file() else {"parent": source}
+        metadata = folder / METADATA_FILE
+        record = read_json(metadata, field="MODEL") if metadata.is_file() else {"parent": source}
         graph = _reopened(partial, record, about)
         about = about.model_copy(update={"largest_difference": _difference(ours, graph)})
         if int8 and _smaller(partial):
@@ -89,7 +90,7 @@ def find_model_folder(source: str) -> tuple[Path, RunConfig | None]:
 
 
 def _reopened(folder: Path, record: dict[str, Any], about: ExportRecord) -> InferenceModel:
-    write_json(folder / RECORD, record | {"onnx": about.model_dump(mode="json")})
+    write_json(folder / METADATA_FILE, record | {"onnx": about.model_dump(mode="json")})
     return open_onnx(folder, field="--out")
 
 

@@ -16,7 +16,7 @@ from probescale.errors import UserError
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, load_as_saved, read_folder_config
 from probescale.models.memory import BatchSplitter
-from probescale.models.surgery import RECORD
+from probescale.models.surgery import METADATA_FILE
 from probescale.models.tokenizers import load_tokenizer
 from probescale.utils.files import read_json
 
@@ -94,7 +94,7 @@ def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
 
     limit = limit_length(loaded.tokenizer, loaded.family.longest_input(loaded.model.config))
     folder = Path(loaded.source) if Path(loaded.source).is_dir() else None
-    record = read_json(folder / RECORD, field="MODEL") if folder and (folder / RECORD).is_file() else {}
+    record = read_json(folder / METADATA_FILE, field="MODEL") if folder and (folder / METADATA_FILE).is_file() else {}
     labels = label_names(loaded.model.config, kind)
     return InferenceModel(
         loaded.source, "pytorch", kind, labels, loaded.tokenizer, limit, run, folder, record.get("max_length")
@@ -105,7 +105,7 @@ def open_onnx(folder: Path, *, field: str) -> InferenceModel:
     """The graph of an exported folder, ready for inference."""
     from probescale.deploy.onnx.session import open_session
 
-    record = read_json(folder / RECORD, field=field)
+    record = read_json(folder / METADATA_FILE, field=field)
     try:
         about = record["onnx"]
         kind, labels, limit, fields = about["kind"], tuple(about["labels"]), about["longest"], about["inputs"]

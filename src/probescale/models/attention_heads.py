@@ -16,7 +16,7 @@ from transformers import PreTrainedConfig
 from probescale.errors import UserError
 from probescale.models.family import Family, Stack, backbone_prefix
 from probescale.models.loading import LoadedModel
-from probescale.models.surgery import built_like
+from probescale.models.surgery import build_like
 
 C = TypeVar("C", bound=PreTrainedConfig)
 Heads = tuple[int, ...]  # of one layer, numbered from 1, ascending
@@ -88,7 +88,7 @@ def keep_heads(loaded: LoadedModel, kept: Sequence[Sequence[int]], *, share: boo
                 per_part = parent.config.num_attention_heads // parts
                 chosen = sorted({(head - 1) // per_part for head in heads})
                 weights[block + name] = _parts_of(weight, axis, parts, chosen)
-    return built_like(loaded, lambda: _with_heads(parent.config, len(kept[0])), weights)
+    return build_like(loaded, lambda: _with_heads(parent.config, len(kept[0])), weights)
 
 
 def _cut_weights(stack: Stack, config: PreTrainedConfig) -> Iterator[tuple[str, int, int]]:

@@ -16,10 +16,10 @@ from probescale.models.counting import count_parameters
 from probescale.models.family import Family
 from probescale.models.heads import HEADS, Head
 from probescale.models.loading import LoadedModel, load_as_saved, quiet_transformers
-from probescale.models.proof.comparison import FolderCheck, Proof, check_folders, folder_check
-from probescale.models.proof.reference import parents_answers, stack_paths
-from probescale.models.proof.twin import twin, twin_tokenizer
-from probescale.models.surgery import extract, write_model
+from probescale.models.proof.comparison import Proof, ProofJob, prepare_proof, prove_folders
+from probescale.models.proof.reference import compute_layer_reference, find_stack_paths
+from probescale.models.proof.twin import build_twin, build_twin_tokenizer
+from probescale.models.surgery import keep_layers, write_model
 
 CUTS = {
     "all": (1, 2, 3, 4),
@@ -35,7 +35,7 @@ STORED = {"float16": torch.float16, "bfloat16": torch.bfloat16}  # and "sharded"
 
 
 @dataclass(frozen=True)
-class Trial:
+class RehearsedCut:
     head: Head
     model_class: str
     cut: str  # a name in CUTS, with how the parent was stored if not as one float32 file
@@ -46,31 +46,31 @@ class Trial:
         return isinstance(self.outcome, Proof)
 
 
-def try_models(models: Sequence[tuple[PreTrainedConfig, Family]]) -> list[list[Trial]]:
+def rehearse(models: Sequence[tuple[PreTrainedConfig, Family]]) -> list[list[RehearsedCut]]:
     """For each: every head that transformers has for it, cut in many ways; all of it loaded in one fresh process."""
     with tempfile.TemporaryDirectory() as scratch:
         prepared = [list(_prepare(config, family, Path(scratch) / str(n))) for n, (config, family) in enumerate(models)]
-        checks = [p.ready for of_one in prepared for p in of_one if isinstance(p.ready, FolderCheck)]
-        proofs = iter(check_folders(checks) if checks else ())
-        return [[Trial(p.head, p.name, p.cut, _outcome(p.ready, proofs)) for p in of_one] for of_one in prepared]
+        checks = [p.ready for of_one in prepared for p in of_one if isinstance(p.ready, ProofJob)]
+        proofs = iter(prove_folders(checks) if checks else ())
+        return [[RehearsedCut(p.head, p.name, p.cut, _outcome(p.ready, proofs)) for p in of_one] for of_one in prepared]
 
 
-def _outcome(ready: FolderCheck | ProbeScaleError, proofs: Iterator[Proof | ProofFailed]) -> Proof | ProbeScaleError:
-    return next(proofs) if isinstance(ready, FolderCheck) else ready
+def _outcome(ready: ProofJob | ProbeScaleError, proofs: Iterator[Proof | ProofFailed]) -> Proof | ProbeScaleError:
+    return next(proofs) if isinstance(ready, ProofJob) else ready
 
 
 class Prepared(NamedTuple):
     head: Head
     name: str
     cut: str
-    ready: FolderCheck | ProbeScaleError
+    ready: ProofJob | ProbeScaleError
 
 
 def _prepare(config: PreTrainedConfig, family: Family, scratch: Path) -> Iterator[Prepared]:
     cuts = CUTS | (WHERE_LAYER_1_STAYS if family.layer_1_stays(config) else {})
     for head in HEADS:
         try:
-            model = twin(config, family, head)
+            model = build_twin(config, family, head)
         except Exception as error:  # a class that does not take our small sizes: told, not hidden
             yield Prepared(head, "", "any", ProofFailed(f"no tiny model can be built to try it: {first_line(error)}"))
             continue
@@ -91,7 +91,7 @@ def _saved(model: PreTrainedModel, stored: str, folder: Path) -> LoadedModel | P
         options: dict[str, Any] = {"max_shard_size": "10KB"} if stored == "sharded" else {}
         saved = model.to(STORED[stored]) if stored in STORED else model.float()  # type: ignore[arg-type]
         saved.save_pretrained(folder, **options)
-        twin_tokenizer().save_pretrained(folder)
+        build_twin_tokenizer().save_pretrained(folder)
     try:
         return load_as_saved(str(folder), dtype="auto")
     except ProbeScaleError as error:
@@ -100,7 +100,7 @@ def _saved(model: PreTrainedModel, stored: str, folder: Path) -> LoadedModel | P
 
 def _cut(
     parent: LoadedModel, kept: tuple[int, ...], second: tuple[int, ...] | None, out: Path
-) -> FolderCheck | ProbeScaleError:
+) -> ProofJob | ProbeScaleError:
     try:
         return _cut_out(parent, kept, second, out)
     except ProbeScaleError as error:
@@ -109,14 +109,14 @@ def _cut(
         return ProofFailed(f"{type(error).__name__}: {first_line(error)}")
 
 
-def _cut_out(parent: LoadedModel, kept: tuple[int, ...], second: tuple[int, ...] | None, out: Path) -> FolderCheck:
+def _cut_out(parent: LoadedModel, kept: tuple[int, ...], second: tuple[int, ...] | None, out: Path) -> ProofJob:
     decoder = second if parent.family.decoder_layers(parent.model) is not None else None
-    wanted = parents_answers(parent.model, parent.family, kept, decoder)
-    whole = parents_answers(parent.model, parent.family, tuple(range(1, parent.layers + 1)))
-    after = stack_paths(parent.model, parent.family)[-1]
+    wanted = compute_layer_reference(parent.model, parent.family, kept, decoder)
+    whole = compute_layer_reference(parent.model, parent.family, tuple(range(1, parent.layers + 1)))
+    after = find_stack_paths(parent.model, parent.family)[-1]
     if wanted.tolerance and torch.equal(wanted.outputs[after], whole.outputs[after]):
         raise ProofFailed("the cut changes nothing: this trial would prove nothing")
-    child = extract(parent, kept, decoder, share=True)
+    child = keep_layers(parent, kept, decoder, share=True)
     predicted = count_parameters(parent.model, parent.family).of(kept, decoder)
     write_model(child, out)
-    return folder_check(child, wanted, predicted, out)
+    return prepare_proof(child, wanted, predicted, out)

@@ -17,17 +17,16 @@ from probescale.models.counting import count_parameters
 from probescale.models.family import Stack, backbone_prefix, check_layers
 from probescale.models.layer_config import cut_config
 from probescale.models.loading import LoadedModel, compute_fingerprint, empty_weights, quiet_transformers
-from probescale.models.proof.comparison import FolderCheck, Proof, check_folder, folder_check, load_options
-from probescale.models.proof.reference import answers
+from probescale.models.proof.comparison import load_options, prepare_proof, prove_folder
+from probescale.models.proof.reference import compute_own_reference
 from probescale.models.tokenizers import reset_tokenizer
 from probescale.utils.files import atomic_folder, check_output_folder, write_json, write_text
-from probescale.utils.progress import spinner
 from probescale.utils.resources import report_shortage
 
-RECORD = "probescale.json"
+METADATA_FILE = "probescale.json"
 
 
-def extract(
+def keep_layers(
     loaded: LoadedModel, kept: Sequence[int], decoder: Sequence[int] | None = None, *, share: bool = False
 ) -> LoadedModel:
     """A new model of the same stock class with only these layers, renumbered; of a decoder all if not said otherwise.
@@ -43,10 +42,10 @@ def extract(
     for stack, chosen in stacks:
         weights = _renumbered(weights, f"{backbone_prefix(parent)}{stack.blocks}.", stack.first_block_only, chosen)
     weights = weights if share else {name: weight.clone() for name, weight in weights.items()}
-    return built_like(loaded, lambda: cut_config(parent.config, family, kept, decoder), weights)
+    return build_like(loaded, lambda: cut_config(parent.config, family, kept, decoder), weights)
 
 
-def built_like(
+def build_like(
     loaded: LoadedModel, config: Callable[[], PreTrainedConfig], weights: Mapping[str, Tensor]
 ) -> LoadedModel:
     """A model of the parent's stock class with another config, and exactly these weights."""
@@ -93,15 +92,15 @@ def _decoder(loaded: LoadedModel, kept: Sequence[int]) -> tuple[Stack, tuple[int
 
 def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, *, overwrite: bool = False) -> None:
     """Weights as safetensors, config, tokenizer, and probescale.json; loaded again elsewhere before it is kept."""
-    folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[RECORD])
+    folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[METADATA_FILE])
     model, family = loaded.model, loaded.family
     params = count_parameters(model, family).total
     with report_shortage(folder), atomic_folder(folder) as partial:
-        check = folder_check(loaded, answers(model, family), params, partial)
+        check = prepare_proof(loaded, compute_own_reference(model, family), params, partial)
         write_model(loaded, partial)
-        proof = prove(check)
+        proof = prove_folder(check)
         known = {"class": check.model_class, "params": params}
-        write_json(partial / RECORD, known | record | {"proof": proof.model_dump(mode="json")})
+        write_json(partial / METADATA_FILE, known | record | {"proof": proof.model_dump(mode="json")})
 
 
 def write_model(loaded: LoadedModel, folder: Path) -> None:
@@ -127,12 +126,7 @@ def _generation_settings(model: PreTrainedModel, folder: Path) -> Iterator[None]
         model.generation_config = settings
 
 
-def prove(check: FolderCheck) -> Proof:
-    with spinner("proving the cut in a fresh process"):
-        return check_folder(check)
-
-
-def record_of(
+def describe_cut(
     loaded: LoadedModel, kept: Sequence[int], child: LoadedModel, decoder: Sequence[int] | None = None
 ) -> dict[str, Any]:
     """What probescale.json says of a cut: parent, layers, counts, and the stock class that loads it."""

@@ -15,10 +15,10 @@ from probescale.errors import UserError
 from probescale.models.parameters import Parameters
 from probescale.models.shrink import embeddings as factorise
 from probescale.models.shrink import units as width
-from probescale.models.shrink.shrinker import Shrink, Shrinker
-from probescale.models.shrink.vocabulary import needed
+from probescale.models.shrink.shrinker import Shrinker, ShrinkPlan
+from probescale.models.shrink.vocabulary import required_tokens
 from probescale.models.subsets import Subset
-from probescale.models.surgery import extract
+from probescale.models.surgery import keep_layers
 from probescale.probing.stitched import Prober
 from probescale.tasks.task import Task
 from probescale.utils.files import Record
@@ -32,7 +32,7 @@ SHOWN = 10
 class Split(Record):
     """One way to spend the budget."""
 
-    shrink: Shrink
+    shrink: ShrinkPlan
     kept: Subset
     params: int
     expected: float  # bits: what probes find in the layers, less what the smaller parts lose
@@ -50,24 +50,24 @@ class Splits(Record):
         return self.splits[0]
 
 
-def options(shrinker: Shrinker, asked: ShrinkConfig) -> list[Shrink]:
+def options(shrinker: Shrinker, asked: ShrinkConfig) -> list[ShrinkPlan]:
     """Every way that the settings allow; the parts as they are first."""
     return [
-        Shrink(vocabulary=pieces, rank=rank, units=units)
+        ShrinkPlan(vocabulary=pieces, rank=rank, units=units)
         for pieces, rank, units in product(
             _vocabularies(shrinker, asked.vocabulary), _ranks(shrinker, asked.rank), _units(shrinker, asked.units)
         )
     ]
 
 
-def smallest(shrinker: Shrinker, ways: Sequence[Shrink]) -> Parameters:
+def smallest(shrinker: Shrinker, ways: Sequence[ShrinkPlan]) -> Parameters:
     """Of the way that leaves most room for layers."""
     return min((shrinker.parameters(way) for way in ways), key=lambda found: found.of([]) + found.layers[0])
 
 
 def choose(
     shrinker: Shrinker,
-    ways: Sequence[Shrink],
+    ways: Sequence[ShrinkPlan],
     kept_with: Callable[[Parameters], Subset | None],
     task: Task,
     config: RunConfig,
@@ -99,30 +99,30 @@ def choose(
     return Splits(splits=tuple(ranked[:SHOWN]), losses=named, weighed=len(ranked))
 
 
-def _better(one: tuple[Shrink, Subset], other: tuple[Shrink, Subset]) -> bool:
+def _better(one: tuple[ShrinkPlan, Subset], other: tuple[ShrinkPlan, Subset]) -> bool:
     """At least as much of everything, and more of something."""
     return one != other and all(a >= b for a, b in zip(_sizes(one), _sizes(other), strict=True))
 
 
-def _sizes(one: tuple[Shrink, Subset]) -> tuple[float, ...]:
+def _sizes(one: tuple[ShrinkPlan, Subset]) -> tuple[float, ...]:
     way, kept = one
     whole = float("inf")
     return len(kept), *(whole if part is None else part for part in (way.vocabulary, way.rank, way.units))
 
 
-def _alone(ways: Iterable[Shrink]) -> list[Shrink]:
+def _alone(ways: Iterable[ShrinkPlan]) -> list[ShrinkPlan]:
     """The parts of these ways, each on its own."""
-    found: dict[Shrink, None] = {}
+    found: dict[ShrinkPlan, None] = {}
     for way in ways:
         for part, value in way.model_dump().items():
             if value is not None:
-                found[Shrink(**{part: value})] = None
+                found[ShrinkPlan(**{part: value})] = None
     return list(found)
 
 
-def _loss(shrinker: Shrinker, way: Shrink, kept: Subset, task: Task, config: RunConfig) -> float:
+def _loss(shrinker: Shrinker, way: ShrinkPlan, kept: Subset, task: Task, config: RunConfig) -> float:
     """What a subnetwork knows less with one smaller part. Chance can make it negative: then it is nothing."""
-    whole = extract(shrinker.loaded, kept)
+    whole = keep_layers(shrinker.loaded, kept)
     every = tuple(range(1, len(kept) + 1))
     values = [Prober(model, task, config).score([every])[every] for model in (whole, shrinker.apply(whole, kept, way))]
     return max(values[0] - values[1], 0.0)
@@ -134,7 +134,7 @@ def _vocabularies(shrinker: Shrinker, asked: str | int) -> list[int | None]:
         return [None]
     if isinstance(asked, int):
         return [min(asked, model.vocab_size)]
-    counts, basis = shrinker.counts, needed(shrinker.loaded.tokenizer, shrinker.counts)
+    counts, basis = shrinker.counts, required_tokens(shrinker.loaded.tokenizer, shrinker.counts)
     names = set(shrinker.loaded.tokenizer.convert_ids_to_tokens(sorted(basis)))
     total, covered = sum(counts.values()), sum(n for piece, n in counts.items() if piece in names)
     sizes, pieces = {}, len(basis)
@@ -166,5 +166,5 @@ def _units(shrinker: Shrinker, asked: str | int) -> list[int | None]:
         return [None]
     if isinstance(asked, int):
         return [asked]
-    whole = width.units_in(model, family)
+    whole = width.count_units(model, family)
     return [None, *(whole // part for part in FEWER)]

@@ -13,10 +13,10 @@ from probescale.models.counting import count_parameters
 from probescale.models.families import find_family
 from probescale.models.loading import LoadedModel, load_as_saved, read_config
 from probescale.models.memory import release_memory
-from probescale.models.proof.comparison import folder_check
-from probescale.models.proof.reference import parents_answers, silenced_answers
+from probescale.models.proof.comparison import prepare_proof, prove_folder
+from probescale.models.proof.reference import compute_head_reference, compute_layer_reference
 from probescale.models.sentence_encoder import check_modules, copy_modules, is_sentence_encoder
-from probescale.models.surgery import RECORD, extract, prove, record_of, write_model
+from probescale.models.surgery import METADATA_FILE, describe_cut, keep_layers, write_model
 from probescale.pipeline.provenance import provenance
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
@@ -46,7 +46,7 @@ def cut_to_folder(
     `heads`: how many every layer keeps, the best by `head_scores`, which are of the whole model.
     Memory: the parent's weights once, as they are stored. The cut shares them, and both are gone before the proof.
     """
-    folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[RECORD])
+    folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[METADATA_FILE])
     config = read_config(source, revision, field="MODEL")
     family = find_family(config, field="MODEL")
     kept = family.check_kept(kept, config)  # before anything large is fetched
@@ -62,27 +62,27 @@ def cut_to_folder(
         check_modules(encoder)
     parent = load_as_saved(source, revision, encoder_only=encoder_only, allow_pickle=allow_pickle, dtype="auto")
     with spinner("asking the parent"):
-        child = extract(parent, kept, decoder, share=True)
+        child = keep_layers(parent, kept, decoder, share=True)
         if chosen:
             child = keep_heads(child, [chosen[layer] for layer in kept], share=True)
             _check_same_model(scores, parent)
-            wanted = silenced_answers(parent.model, family, kept, chosen)
+            wanted = compute_head_reference(parent.model, family, kept, chosen)
         else:
-            wanted = parents_answers(parent.model, family, kept, decoder)
-    record: dict[str, Any] = record_of(parent, kept, child, decoder) | {"provenance": provenance(parent)}
+            wanted = compute_layer_reference(parent.model, family, kept, decoder)
+    record: dict[str, Any] = describe_cut(parent, kept, child, decoder) | {"provenance": provenance(parent)}
     if chosen:
         record["params"] = count_parameters(child.model, family).total
         record["kept_heads"] = [list(chosen[layer]) for layer in kept]
         record["heads_original"] = config.num_attention_heads
     with report_shortage(folder), atomic_folder(folder) as partial:
-        check = folder_check(child, wanted, record["params"], partial)
+        check = prepare_proof(child, wanted, record["params"], partial)
         write_model(child, partial)
         del parent, child
         release_memory()
-        record["proof"] = prove(check).model_dump(mode="json")
+        record["proof"] = prove_folder(check).model_dump(mode="json")
         if encoder:
             record["sentence_modules"] = copy_modules(encoder, partial)
-        write_json(partial / RECORD, record)
+        write_json(partial / METADATA_FILE, record)
     return record
 
 

@@ -15,11 +15,11 @@ from probescale.config import RunConfig
 from probescale.models.counting import count_parameters
 from probescale.models.latency import compare_latency
 from probescale.models.loading import LoadedModel
-from probescale.models.proof.comparison import check_in_memory
-from probescale.models.proof.reference import parents_answers
-from probescale.models.shrink.shrinker import Shrink, Shrinker
+from probescale.models.proof.comparison import compare_in_memory
+from probescale.models.proof.reference import compute_layer_reference
+from probescale.models.shrink.shrinker import Shrinker, ShrinkPlan
 from probescale.models.subsets import Subset, format_subset
-from probescale.models.surgery import extract, record_of, save_model
+from probescale.models.surgery import describe_cut, keep_layers, save_model
 from probescale.pipeline.folder import INNER
 from probescale.recovery.answers import load_answers, save_answers
 from probescale.recovery.bias import Bias, swayed
@@ -48,7 +48,7 @@ class Measurer:
         self,
         work: Path,
         shrinker: Shrinker,
-        shrink: Shrink,
+        shrink: ShrinkPlan,
         task: Task,
         config: RunConfig,
         ground: Path | None = None,  # where the original stands, if runs share it
@@ -152,7 +152,7 @@ class Measurer:
         if folder.exists():
             return
         model = self.held[1] if self.held and self.held[0] == kept else self.train("the answer", kept)[0]
-        record = record_of(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
+        record = describe_cut(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
         record["params"] = count_parameters(model.model, model.family).total
         record["max_length"] = self.config.model.max_length
         if self.shrink:
@@ -160,7 +160,7 @@ class Measurer:
         save_model(model, record, folder)
         remove_folder(self._checkpoints(kept, whole=False))
 
-    def made_smaller(self, shrink: Shrink) -> Measurer:
+    def made_smaller(self, shrink: ShrinkPlan) -> Measurer:
         """The same for subnetworks that are made smaller in another way. The original is trained before."""
         other = copy.copy(self)
         other.parent = self.parent  # loaded once for all
@@ -177,9 +177,9 @@ class Measurer:
 
     def _cut(self, kept: Subset, *, whole: bool = False) -> LoadedModel:
         parent = self.loaded if whole else self.parent
-        model = extract(parent, kept)
-        wanted = parents_answers(parent.model, parent.family, kept)
-        check_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
+        model = keep_layers(parent, kept)
+        wanted = compute_layer_reference(parent.model, parent.family, kept)
+        compare_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
         if self.shrink and not whole:
             model = self.shrinker.of(parent).apply(model, kept, self.shrink)
         return model

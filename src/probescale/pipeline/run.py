@@ -18,7 +18,7 @@ from probescale.models.counting import count_parameters
 from probescale.models.heads import HEAD_FOR
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.parameters import Parameters
-from probescale.models.shrink.shrinker import Shrink, Shrinker
+from probescale.models.shrink.shrinker import Shrinker, ShrinkPlan
 from probescale.models.subsets import Subset
 from probescale.pipeline.allocation import Splits, choose, options, smallest
 from probescale.pipeline.evaluation import Measurer
@@ -93,7 +93,7 @@ def lay_ground(configs: Sequence[RunConfig], folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with report_shortage(folder):
         scores_of(folder, loaded, task, config, provenance(loaded, task, first.seed), room)
-        measurer = Measurer(folder, shrinker, Shrink(), task, first)
+        measurer = Measurer(folder, shrinker, ShrinkPlan(), task, first)
         measurer.measure("original", measurer.original)
 
 
@@ -203,7 +203,7 @@ def selections(
 def trials_of(
     path: Path,
     measurer: Measurer,
-    splits: Sequence[Shrink],
+    splits: Sequence[ShrinkPlan],
     scores: ProbeScores,
     config: RunConfig,
     costs: dict[Unit, Cost],
@@ -214,7 +214,7 @@ def trials_of(
     budget = parse_budget(config.selection.budget, config.selection.k)
     evidence, structure = evidence_of(scores), structure_of(config.selection)
 
-    def propose(shrink: Shrink, rule: str) -> Subset | None:
+    def propose(shrink: ShrinkPlan, rule: str) -> Subset | None:
         if STRATEGIES[rule].neighbours and structure.gap > 1:
             return None
         return fitting(evidence, budget, measurer.shrinker.parameters(shrink), rule, costs, structure)
@@ -225,12 +225,12 @@ def trials_of(
 def splits_of(
     path: Path,
     shrinker: Shrinker,
-    ways: list[Shrink],
+    ways: list[ShrinkPlan],
     scores: ProbeScores,
     task: Task,
     config: RunConfig,
     costs: dict[Unit, Cost],
-) -> list[Shrink]:
+) -> list[ShrinkPlan]:
     """How the budget can be shared between layers and everything else: the best way for every number of layers, the
     best of all first. Kept, as it takes some passes.
     """
@@ -251,7 +251,7 @@ def splits_of(
     found = Splits.load(path)
     if not tries:
         console.print(f"the budget goes to {len(found.best.kept)} layers, {found.best.shrink}")
-    by_layers: dict[int, Shrink] = {}
+    by_layers: dict[int, ShrinkPlan] = {}
     for one in found.splits:
         by_layers.setdefault(len(one.kept), one.shrink)
     return list(by_layers.values())

@@ -9,7 +9,7 @@ from probescale.config import RunConfig
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.models.parameters import Parameters
-from probescale.models.shrink.shrinker import Shrink
+from probescale.models.shrink.shrinker import ShrinkPlan
 from probescale.pipeline.allocation import options
 from probescale.pipeline.evaluation import Measurer
 from probescale.pipeline.folder import check_run_folder, work_folder
@@ -95,7 +95,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     return trace
 
 
-def _one_way(ways: list[Shrink]) -> Shrink:
+def _one_way(ways: list[ShrinkPlan]) -> ShrinkPlan:
     if len(ways) > 1:
         raise UserError(
             "auto shares a budget between layers and embeddings, and this search has none",

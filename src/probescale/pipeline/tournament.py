@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from probescale.models.shrink.shrinker import Shrink
+from probescale.models.shrink.shrinker import ShrinkPlan
 from probescale.models.subsets import Subset, format_layers
 from probescale.pipeline.evaluation import Measurer
 from probescale.recovery.recover import aside
@@ -24,13 +24,13 @@ LEAST = 5000  # texts
 SHARE = 0.1  # of what the recipe reads
 CLEAR = 0.95  # of the loss of who learns nothing: below it, something was learnt
 
-Propose = Callable[[Shrink, str], Subset | None]  # what a rule keeps beside parts of such a size; None: nothing fits
+Propose = Callable[[ShrinkPlan, str], Subset | None]  # the layers a rule keeps with this plan; None: nothing fits
 
 
 class Attempt(Record):
     """One candidate, and how far it was from what it should have learnt."""
 
-    shrink: Shrink
+    shrink: ShrinkPlan
     kept: Subset
     rule: str  # the first that proposed it
     texts: int
@@ -77,13 +77,13 @@ class Attempts(Record):
         )
 
 
-def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Propose) -> Attempts:
+def try_out(path: Path, measurer: Measurer, ways: Sequence[ShrinkPlan], propose: Propose) -> Attempts:
     """Train the candidates; what was tried before an interruption counts. The first of the ways is what probes say."""
     found = Attempts.load(path) if path.exists() else Attempts()
     rules = [rule for rule in RULES if propose(ways[0], rule)]
     few, many = _enough(measurer)
 
-    def attempt(part: str, shrink: Shrink, rule: str, texts: int) -> None:
+    def attempt(part: str, shrink: ShrinkPlan, rule: str, texts: int) -> None:
         nonlocal found
         kept, done = propose(shrink, rule), getattr(found, part)
         if kept is None or (shrink, kept) in [(one.shrink, one.kept) for one in done]:
@@ -107,7 +107,7 @@ def try_out(path: Path, measurer: Measurer, ways: Sequence[Shrink], propose: Pro
     return found
 
 
-def _same(found: Attempts, shrink: Shrink, kept: Subset, texts: int) -> Attempt | None:
+def _same(found: Attempts, shrink: ShrinkPlan, kept: Subset, texts: int) -> Attempt | None:
     """The same training in another round."""
     every = (*found.splits, *found.rules, *found.finals)
     return next((one for one in every if (one.shrink, one.kept, one.texts) == (shrink, kept, texts)), None)

@@ -182,11 +182,11 @@ def _about_heads(what: Architecture) -> str:
 
 
 def _try(what: Architecture) -> Tried:
-    from probescale.models.rehearsal import try_models
+    from probescale.models.rehearsal import rehearse
     from probescale.utils.progress import spinner
 
     with spinner("cutting a tiny model of the same build"):
-        (trials,) = try_models([(what.config, what.family)])
+        (trials,) = rehearse([(what.config, what.family)])
     failures = [f"{t.head}, {t.cut}: {getattr(t.outcome, 'message', t.outcome)}" for t in trials if not t.passed]
     return Tried(cuts=len(trials), passed=len(trials) - len(failures), failures=tuple(failures))
 

@@ -16,10 +16,10 @@ from probescale.errors import ProofFailed, UserError
 from probescale.models import surgery
 from probescale.models.families import FAMILIES
 from probescale.models.loading import load_as_saved
-from probescale.models.proof.comparison import Proof, check_folders, check_in_memory, folder_check
-from probescale.models.proof.reference import parents_answers
-from probescale.models.proof.twin import twin, twin_tokenizer
-from probescale.models.surgery import extract, save_model, write_model
+from probescale.models.proof.comparison import Proof, compare_in_memory, prepare_proof, prove_folders
+from probescale.models.proof.reference import compute_layer_reference
+from probescale.models.proof.twin import build_twin, build_twin_tokenizer
+from probescale.models.surgery import keep_layers, save_model, write_model
 from probescale.pipeline.cut import cut_to_folder
 
 
@@ -93,21 +93,21 @@ FAULTS = {
 def outcomes(tmp_path_factory):
     """A cut of a bare BERT with each fault, judged in one fresh process."""
     scratch = tmp_path_factory.mktemp("faults")
-    model = twin(AutoConfig.for_model("bert"), FAMILIES["bert"])
+    model = build_twin(AutoConfig.for_model("bert"), FAMILIES["bert"])
     assert model is not None
     model.save_pretrained(scratch / "parent")
-    twin_tokenizer().save_pretrained(scratch / "parent")
+    build_twin_tokenizer().save_pretrained(scratch / "parent")
     parent = load_as_saved(str(scratch / "parent"))
-    child = extract(parent, (2, 4))
-    wanted = parents_answers(parent.model, parent.family, (2, 4))
+    child = keep_layers(parent, (2, 4))
+    wanted = compute_layer_reference(parent.model, parent.family, (2, 4))
     checks = []
     for fault in (*FAULTS, nothing):
         folder = scratch / fault.__name__
         write_model(child, folder)
         fault(folder)
         predicted = sum(p.numel() for p in child.model.parameters())
-        checks.append(folder_check(child, wanted, predicted, folder))
-    return dict(zip((*FAULTS, nothing), check_folders(checks), strict=True))
+        checks.append(prepare_proof(child, wanted, predicted, folder))
+    return dict(zip((*FAULTS, nothing), prove_folders(checks), strict=True))
 
 
 @pytest.mark.slow
@@ -130,22 +130,22 @@ def test_a_good_cut_passes(outcomes):
 def test_wrong_windows_are_seen_where_inputs_are_too_short_to_show_them(tmp_path):
     """ModernBERT's window is longer than the proof's inputs: a stale list of layer types would change no answer."""
     config = AutoConfig.for_model("modernbert", local_attention=128)
-    model = twin(config, FAMILIES["modernbert"])
+    model = build_twin(config, FAMILIES["modernbert"])
     assert model is not None
     model.config.local_attention = 128  # the twin's is short
     model.save_pretrained(tmp_path / "parent")
-    twin_tokenizer().save_pretrained(tmp_path / "parent")
+    build_twin_tokenizer().save_pretrained(tmp_path / "parent")
     parent = load_as_saved(str(tmp_path / "parent"))
     kept = (1, 3, 4)  # full, full, sliding
-    child = extract(parent, kept)
-    wanted = parents_answers(parent.model, parent.family, kept)
+    child = keep_layers(parent, kept)
+    wanted = compute_layer_reference(parent.model, parent.family, kept)
     predicted = sum(p.numel() for p in child.model.parameters())
     write_model(child, tmp_path / "good")
     write_model(child, tmp_path / "stale")
     stale = ["full_attention", "sliding_attention", "full_attention"]
     change_json(tmp_path / "stale" / "config.json", layer_types=stale)
     folders = [tmp_path / "good", tmp_path / "stale"]
-    good, bad = check_folders([folder_check(child, wanted, predicted, f) for f in folders])
+    good, bad = prove_folders([prepare_proof(child, wanted, predicted, f) for f in folders])
     assert isinstance(good, Proof)
     with pytest.raises(ProofFailed, match=r"layer 2 .* has \.attention_type 'sliding_attention' instead of"):
         raise bad  # type: ignore[misc]
@@ -164,9 +164,8 @@ def test_extract_refuses_to_write_what_it_cannot_prove(model_folder, tmp_path, m
     assert list(tmp_path.iterdir()) == []
     parent = load_as_saved(str(model_folder("bert")))
     with pytest.raises(ProofFailed, match="differ by"):
-        check_in_memory(
-            extract(parent, (2, 4)).model, parent.family, parents_answers(parent.model, parent.family, (2, 4))
-        )
+        reference = compute_layer_reference(parent.model, parent.family, (2, 4))
+        compare_in_memory(keep_layers(parent, (2, 4)).model, parent.family, reference)
 
 
 @pytest.mark.slow
@@ -186,10 +185,10 @@ def test_what_a_cut_records(model_folder, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16])
 def test_half_precision_stays_half_precision_and_shards_are_read(dtype, tmp_path):
-    model = twin(AutoConfig.for_model("llama"), FAMILIES["llama"], "lm")
+    model = build_twin(AutoConfig.for_model("llama"), FAMILIES["llama"], "lm")
     assert model is not None
     model.to(dtype).save_pretrained(tmp_path / "parent", max_shard_size="20KB")  # type: ignore[arg-type]
-    twin_tokenizer().save_pretrained(tmp_path / "parent")
+    build_twin_tokenizer().save_pretrained(tmp_path / "parent")
     assert len(list((tmp_path / "parent").glob("model-*.safetensors"))) > 2
     record = cut_to_folder(str(tmp_path / "parent"), (2, 4), tmp_path / "cut")
     weights = load_file(tmp_path / "cut" / "model.safetensors")
@@ -221,7 +220,7 @@ def test_numbers_stay_as_they_are_stored_whatever_the_config_says(model_folder, 
     shutil.copytree(model_folder("bert"), tmp_path / "model")
     change_json(tmp_path / "model" / "config.json", dtype="float16")
     parent = load_as_saved(str(tmp_path / "model"), dtype="auto")
-    write_model(extract(parent, (1, 3), share=True), tmp_path / "cut")
+    write_model(keep_layers(parent, (1, 3), share=True), tmp_path / "cut")
     old, new = (load_file(tmp_path / name / "model.safetensors") for name in ("model", "cut"))
     name = "bert.encoder.layer.{}.output.dense.weight"
     assert torch.equal(new[name.format(1)], old[name.format(2)])
@@ -229,13 +228,13 @@ def test_numbers_stay_as_they_are_stored_whatever_the_config_says(model_folder, 
 
 
 def test_settings_of_generation_stay(tmp_path):
-    model = twin(AutoConfig.for_model("llama"), FAMILIES["llama"], "lm")
+    model = build_twin(AutoConfig.for_model("llama"), FAMILIES["llama"], "lm")
     assert model is not None
     model.generation_config.update(eos_token_id=[4, 7, 9], max_new_tokens=11)
     model.save_pretrained(tmp_path / "parent")
-    twin_tokenizer().save_pretrained(tmp_path / "parent")
+    build_twin_tokenizer().save_pretrained(tmp_path / "parent")
     change_json(tmp_path / "parent" / "generation_config.json", temperature=0.6)  # without sampling: old models do so
-    write_model(extract(load_as_saved(str(tmp_path / "parent")), (1, 3)), tmp_path / "cut")
+    write_model(keep_layers(load_as_saved(str(tmp_path / "parent")), (1, 3)), tmp_path / "cut")
     kept = json.loads((tmp_path / "cut" / "generation_config.json").read_text())
     assert kept["eos_token_id"] == [4, 7, 9]
     assert kept["max_new_tokens"] == 11
@@ -250,7 +249,7 @@ def test_layers_that_are_not_alike_are_refused_and_nothing_is_written(cli, tmp_p
              "first_k_dense_replace": 1, "num_hidden_layers": 3, "vocab_size": 64}  # fmt: skip
     model = AutoModel.from_config(AutoConfig.for_model("deepseek_v3", **small))
     model.save_pretrained(tmp_path / "model")
-    twin_tokenizer().save_pretrained(tmp_path / "model")
+    build_twin_tokenizer().save_pretrained(tmp_path / "model")
     found = cli("extract", tmp_path / "model", "--keep", "2-3", "--out", tmp_path / "out")
     assert found.code == 2
     assert "do not fit together" in found.err

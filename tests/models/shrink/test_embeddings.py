@@ -33,9 +33,14 @@ from probescale.models.family import backbone
 from probescale.models.heads import build_on_meta, stock_class_name
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.proof.reference import example_inputs
-from probescale.models.proof.twin import twin_config
-from probescale.models.shrink.embeddings import embedding_parameters, factorise, parameters_per_piece, why_rank_is_fixed
-from probescale.models.surgery import extract, save_model, write_model
+from probescale.models.proof.twin import build_twin_config
+from probescale.models.shrink.embeddings import (
+    embedding_parameters,
+    factorise_embeddings,
+    parameters_per_token,
+    why_rank_is_fixed,
+)
+from probescale.models.surgery import keep_layers, save_model, write_model
 
 WIDTH = 32
 SIZE: dict[str, Any] = {
@@ -91,7 +96,7 @@ def inputs_of(of: LoadedModel) -> dict[str, torch.Tensor]:
 def test_at_full_width_it_is_the_same_model(name):
     parent = loaded(name)
     before = {key: weight.clone() for key, weight in parent.model.state_dict().items()}
-    child = factorise(parent, 24 if "narrow" in name else WIDTH)
+    child = factorise_embeddings(parent, 24 if "narrow" in name else WIDTH)
     inputs = inputs_of(parent)
     assert torch.equal(states(parent, inputs), states(child, inputs))
     kind = name.split(",")[0].removeprefix(name[: name.index("For") if "For" in name else name.index("Model")])
@@ -118,8 +123,8 @@ def test_nothing_is_lost_where_the_tables_have_that_rank(name):
         for table in tables:
             mean = torch.randn(len(table.weight), 1)  # of each row: norms take it off
             table.weight.copy_(0.1 * torch.randn(len(table.weight), rank - 1) @ few + mean)
-    child = factorise(parent, rank)
-    assert parameters_per_piece(child.model) == rank
+    child = factorise_embeddings(parent, rank)
+    assert parameters_per_token(child.model) == rank
     inputs = inputs_of(parent)
     torch.testing.assert_close(states(child, inputs), states(parent, inputs), atol=1e-4, rtol=1e-4)
 
@@ -131,7 +136,7 @@ def test_the_error_falls_with_the_width_and_with_counts():
     wanted = states(parent, inputs)[0]
 
     def error(rank: int, seen: np.ndarray | None) -> float:
-        return float((states(factorise(parent, rank, seen), inputs)[0] - wanted).norm() / wanted.norm())
+        return float((states(factorise_embeddings(parent, rank, seen), inputs)[0] - wanted).norm() / wanted.norm())
 
     blind, seeing = ([error(rank, seen) for rank in (6, 12, 24, 31)] for seen in (None, counts))
     assert blind == sorted(blind, reverse=True)
@@ -149,13 +154,13 @@ def test_pieces_around_every_text_count_whether_counted_or_not():
     counts[10:15] = 7
     inputs = {"input_ids": ends, "attention_mask": torch.ones_like(ends)}
     wanted = states(parent, inputs)[0]
-    fitted, blind = (states(factorise(parent, 12, seen), inputs)[0] for seen in (counts, None))
+    fitted, blind = (states(factorise_embeddings(parent, 12, seen), inputs)[0] for seen in (counts, None))
     assert (fitted - wanted).norm() < 0.2 * (blind - wanted).norm()
 
 
 def test_roberta_positions_begin_behind_the_padding_token():
     parent = loaded("RobertaModel", pad_token_id=5)
-    child = factorise(parent, WIDTH)
+    child = factorise_embeddings(parent, WIDTH)
     assert child.model.config.max_position_embeddings == 40 - 6
     ids = torch.randint(6, 350, (1, 34))
     inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
@@ -165,7 +170,7 @@ def test_roberta_positions_begin_behind_the_padding_token():
 def test_settings_and_head_are_the_parents():
     for name, first in [("Bert", "bert.pooler.dense"), ("Roberta", "classifier.dense")]:
         parent = loaded(f"{name}{SENTENCE}")
-        child = factorise(parent, 8)
+        child = factorise_embeddings(parent, 8)
         old, new = parent.model.state_dict(), child.model.state_dict()
         assert torch.equal(old[f"{first}.weight"], new["classifier.dense.weight"])
         last = "classifier" if name == "Bert" else "classifier.out_proj"
@@ -180,7 +185,7 @@ def test_settings_and_head_are_the_parents():
 
 def test_the_same_layers_cut_before_or_after():
     parent, kept = loaded(f"Roberta{SENTENCE}"), (3, 1)
-    one, two = extract(factorise(parent, 8), kept), factorise(extract(parent, kept), 8)
+    one, two = keep_layers(factorise_embeddings(parent, 8), kept), factorise_embeddings(keep_layers(parent, kept), 8)
     assert type(one.model) is type(two.model)
     assert one.fingerprint == two.fingerprint
     assert one.model.config.num_hidden_layers == two.model.config.num_hidden_layers == 2
@@ -191,7 +196,7 @@ def test_the_same_layers_cut_before_or_after():
 def test_half_precision_stays():
     parent = loaded("BertModel")
     parent.model.to(torch.bfloat16)  # type: ignore[call-arg]
-    child = factorise(parent, 8)
+    child = factorise_embeddings(parent, 8)
     assert {weight.dtype for weight in child.model.state_dict().values()} == {torch.bfloat16}
 
 
@@ -201,13 +206,13 @@ def test_parameters_are_known_before(name):
     config = parent.model.config
     assert embedding_parameters(config, 350) == count_parameters(parent.model, parent.family).embeddings
     for rank in (2, 9, 24, WIDTH)[: 3 if "narrow" in name else 4]:
-        child = factorise(parent, rank)
+        child = factorise_embeddings(parent, rank)
         found = count_parameters(child.model, child.family)
         assert found.embeddings == embedding_parameters(config, 350, rank)
         assert found.total == sum(p.numel() for p in child.model.parameters())
         assert found.layers == count_parameters(parent.model, parent.family).layers
         pieces = embedding_parameters(config, 351, rank) - embedding_parameters(config, 350, rank)
-        assert pieces == rank == parameters_per_piece(child.model)
+        assert pieces == rank == parameters_per_token(child.model)
 
 
 @pytest.mark.parametrize("head", ["none", "lm"])
@@ -215,13 +220,13 @@ def test_parameters_are_known_before(name):
 def test_what_a_piece_costs(name, head):
     """By another way: the same model with ten pieces more."""
     family = FAMILIES[name]
-    config = twin_config(AutoConfig.for_model(family.model_types[0]), family)
+    config = build_twin_config(AutoConfig.for_model(family.model_types[0]), family)
     if stock_class_name(family, config, head) is None:
         pytest.skip("no such head")
     larger = type(config).from_dict(config.to_dict() | {"vocab_size": config.vocab_size + 10})
     one, two = (build_on_meta(family, c, head) for c in (config, larger))
     before, after = (sum(p.numel() for p in model.parameters()) for model in (one, two))
-    assert after - before == 10 * parameters_per_piece(one)
+    assert after - before == 10 * parameters_per_token(one)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -249,7 +254,7 @@ def test_configs_that_do_not_fit(changed, says):
 @pytest.mark.parametrize(("rank", "hint"), [(1, "2 to 32"), (0, "2 to 32"), (-4, "2 to 32"), (33, "2 to 32")])
 def test_wrong_widths(rank, hint):
     with pytest.raises(UserError, match=f"embeddings {rank} wide") as refused:
-        factorise(loaded("BertModel"), rank)
+        factorise_embeddings(loaded("BertModel"), rank)
     assert refused.value.field == "shrink.rank"
     assert hint in refused.value.hint
 
@@ -257,7 +262,7 @@ def test_wrong_widths(rank, hint):
 def test_heads_without_a_home():
     for name in ("BertForMaskedLM", "RobertaForQuestionAnswering", "ElectraForPreTraining"):
         with pytest.raises(UserError, match=f"{name} has a head that no stock class has"):
-            factorise(loaded(name), 8)
+            factorise_embeddings(loaded(name), 8)
 
 
 @pytest.mark.parametrize(
@@ -265,12 +270,12 @@ def test_heads_without_a_home():
 )
 def test_wrong_counts(counts):
     with pytest.raises(UserError, match="350 numbers"):
-        factorise(loaded("BertModel"), 8, counts)
+        factorise_embeddings(loaded("BertModel"), 8, counts)
 
 
 @pytest.mark.slow
 def test_a_fresh_process_loads_it(tmp_path):
-    child = factorise(with_own_tokenizer(tmp_path), 8)
+    child = factorise_embeddings(with_own_tokenizer(tmp_path), 8)
     save_model(child, {"rank": 8}, tmp_path / "saved")
     record = json.loads((tmp_path / "saved" / "probescale.json").read_text())
     assert record["proof"]["to_the_bit"]
@@ -281,7 +286,7 @@ def test_a_fresh_process_loads_it(tmp_path):
 @pytest.mark.parametrize("own", [True, False])
 def test_a_tokenizer_of_another_family_reads_alike_beside_it(tmp_path, own):
     parent = with_own_tokenizer(tmp_path) if own else loaded(f"Roberta{SENTENCE}", type_vocab_size=1)
-    child = factorise(parent, 8)
+    child = factorise_embeddings(parent, 8)
     write_model(child, tmp_path / "saved")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "saved")
     assert isinstance(tokenizer, type(parent.tokenizer))
@@ -320,7 +325,7 @@ def test_real_weights(name, rank, limit):
     counts, texts = sst2(parent.tokenizer, parent.model.config.vocab_size)
     batch = dict(parent.tokenizer(texts, padding=True, return_tensors="pt"))
     wanted = states(parent, batch)[0]
-    blind, seeing = (factorise(parent, rank, seen) for seen in (None, counts))
+    blind, seeing = (factorise_embeddings(parent, rank, seen) for seen in (None, counts))
     errors = [float((states(of, batch)[0] - wanted).norm() / wanted.norm()) for of in (blind, seeing)]
     assert errors[1] < limit
     assert errors[1] < errors[0]

@@ -41,27 +41,33 @@ from helpers.tokenizers import (
 from probescale.errors import ProofFailed, UserError
 from probescale.models.families import FAMILIES, find_family
 from probescale.models.loading import LoadedModel, load_as_saved
-from probescale.models.shrink.tokenizer import PLAIN, Pieces, rebuilt
-from probescale.models.shrink.vocabulary import VocabularyNote, needed, piece_counts, trim_vocabulary, vocabulary_note
-from probescale.models.surgery import extract, save_model
+from probescale.models.shrink.tokenizer import PLAIN, TokenizerVocabulary, rebuild_tokenizer
+from probescale.models.shrink.vocabulary import (
+    VocabularySummary,
+    count_tokens,
+    required_tokens,
+    summarise_vocabulary,
+    trim_vocabulary,
+)
+from probescale.models.surgery import keep_layers, save_model
 
 
 def test_counting():
     tokenizer = bert()[0]
-    counts = piece_counts(tokenizer, iter(["the film the film", "the plot"]), ["film"])
+    counts = count_tokens(tokenizer, iter(["the film the film", "the plot"]), ["film"])
     assert counts == {"the": 3, "film": 3, "plot": 1}
-    assert piece_counts(tokenizer, ["the " * 300])["the"] == 300  # longer than the tokenizer's 77
-    assert piece_counts(tokenizer, []) == {}
-    note = vocabulary_note(tokenizer, trimmed("bert", 0).tokenizer, Counter({"the": 3, "a": 1}))
-    assert note == VocabularyNote(len(tokenizer), least("bert"), 0.25)
-    assert vocabulary_note(tokenizer, tokenizer, {}).covered == 0
+    assert count_tokens(tokenizer, ["the " * 300])["the"] == 300  # longer than the tokenizer's 77
+    assert count_tokens(tokenizer, []) == {}
+    note = summarise_vocabulary(tokenizer, trimmed("bert", 0).tokenizer, Counter({"the": 3, "a": 1}))
+    assert note == VocabularySummary(len(tokenizer), least("bert"), 0.25)
+    assert summarise_vocabulary(tokenizer, tokenizer, {}).covered == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_always_stays(kind):
     tokenizer = parent(kind).tokenizer
     vocab = tokenizer.get_vocab()
-    always = needed(tokenizer)
+    always = required_tokens(tokenizer)
     stays = {piece for piece, number in vocab.items() if number in always}
     assert set(tokenizer.all_special_tokens) <= stays
     assert {str(added) for added in tokenizer.added_tokens_decoder.values()} <= stays
@@ -71,8 +77,8 @@ def test_what_always_stays(kind):
         assert {f"<0x{byte:02X}>" for byte in range(256)} <= stays
     forms = {piece for character in "aeiou,." for piece in (character, f"##{character}")}
     assert forms & vocab.keys() <= stays
-    assert always <= needed(tokenizer, counted(kind))
-    assert len(needed(tokenizer, counted(kind))) <= least(kind)
+    assert always <= required_tokens(tokenizer, counted(kind))
+    assert len(required_tokens(tokenizer, counted(kind))) <= least(kind)
 
 
 def test_too_small():
@@ -88,7 +94,7 @@ def test_a_large_limit_adds_nothing_that_no_text_has():
     whole = trim_vocabulary(parent("bert"), counted("bert"), 100_000)
     assert whole.tokenizer.get_vocab() == trimmed("bert").tokenizer.get_vocab()
     assert "[unused0]" not in whole.tokenizer.get_vocab()
-    pieces = Pieces(parent("bert").tokenizer)
+    pieces = TokenizerVocabulary(parent("bert").tokenizer)
     assert {pieces.names[n] for n in pieces.characters} <= whole.tokenizer.get_vocab().keys()
 
 
@@ -97,7 +103,7 @@ def test_no_piece_without_what_it_is_merged_from():
     merges = [("a", "b"), ("b", "c"), ("a", "bc"), ("ab", "c"), ("b", "ca")]
     vocab = {piece: n for n, piece in enumerate(["a", "b", "c", "ab", "bc", "abc", "ca", "bca"])}
     backend = Tokenizer(models.BPE(vocab=vocab, merges=merges))
-    pieces = Pieces(PreTrainedTokenizerFast(tokenizer_object=backend))
+    pieces = TokenizerVocabulary(PreTrainedTokenizerFast(tokenizer_object=backend))
     parts = {piece: {pieces.names[n] for n in pieces.parts(number)} for piece, number in vocab.items()}
     assert parts["abc"] == {"a", "b", "c", "ab", "abc"}
     assert parts["bca"] == parts["ca"] == set()  # no merge leads there
@@ -109,10 +115,10 @@ def test_unknown_characters_do_not_become_cheaper():
     scored = [("zzz", -8.0), ("<unk>", 0.0), *((piece, -9.0) for piece in ("XY", "a", "b", "c"))]
     scored += [("Yabc", -5.0), ("zz", -50.0)]
     fast = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.Unigram(vocab=scored, unk_id=1)))
-    pieces = Pieces(fast)
-    counts = piece_counts(fast, ["XYabc", "Yabc"])
+    pieces = TokenizerVocabulary(fast)
+    counts = count_tokens(fast, ["XYabc", "Yabc"])
     assert counts == {"XY": 1, "a": 1, "b": 1, "c": 1, "Yabc": 1}
-    kept = needed(fast, counts) | {pieces.numbers[piece] for piece in counts}
+    kept = required_tokens(fast, counts) | {pieces.numbers[piece] for piece in counts}
     for dropped, found in [({"zzz"}, ["XY", "a", "b", "c"]), ({"zzz", "zz"}, ["X", "Yabc"])]:
         stay = sorted(kept - {pieces.numbers[piece] for piece in dropped})
         smaller = Tokenizer.from_str(json.dumps(pieces.only({n: at for at, n in enumerate(stay)})))
@@ -130,7 +136,7 @@ def test_merges_of_kept_pieces_are_complete(corpus, texts, kept):
     """By brute force: few letters, so that pieces overlap in every way."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.train_from_iterator(corpus * 2, trainers.BpeTrainer(vocab_size=40, initial_alphabet=["a", "b", "c"]))
-    pieces = Pieces(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
+    pieces = TokenizerVocabulary(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
     chosen = set(list(pieces.names)[::-1][:kept]) | set(pieces.characters)
     chosen = chosen.union(*(pieces.parts(number) for number in chosen))
     new = {number: at for at, number in enumerate(sorted(chosen))}
@@ -152,9 +158,9 @@ def test_suffixes_and_prefixes_of_byte_pairs():
         tokenizer.pre_tokenizer = before  # type: ignore[assignment]
         tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=500, special_tokens=["?"], **options))  # type: ignore[arg-type]
         fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-        pieces = Pieces(fast)
-        counts = piece_counts(fast, TEXTS[:4])
-        chosen = set(needed(fast, counts)) | {pieces.numbers[piece] for piece in counts}
+        pieces = TokenizerVocabulary(fast)
+        counts = count_tokens(fast, TEXTS[:4])
+        chosen = set(required_tokens(fast, counts)) | {pieces.numbers[piece] for piece in counts}
         chosen = chosen.union(*(pieces.parts(number) for number in chosen))
         assert len(chosen) < len(pieces.names)
         smaller = Tokenizer.from_str(json.dumps(pieces.only({n: at for at, n in enumerate(sorted(chosen))})))
@@ -172,7 +178,7 @@ def test_positions_begin_behind_the_padding_piece(name):
     config = AutoConfig.for_model(name, **(SIZE | ids))
     model = AutoModelForSequenceClassification.from_config(config).eval()
     loaded = LoadedModel(model, tokenizer, find_family(config), "", "")
-    after = trim_vocabulary(loaded, piece_counts(tokenizer, TEXTS))
+    after = trim_vocabulary(loaded, count_tokens(tokenizer, TEXTS))
     assert after.model.config.pad_token_id == after.tokenizer.pad_token_id == 3
     same_answers(loaded, after, TEXTS[:4])
 
@@ -183,7 +189,7 @@ def test_special_pieces_without_a_row_stay_without():
     tokenizer.add_special_tokens({"extra_special_tokens": ["[NEW]"]})  # type: ignore[arg-type]
     config = AutoConfig.for_model("bert", **(SIZE | ids | {"vocab_size": len(tokenizer) - 1}))
     loaded = LoadedModel(transformers.BertModel(config).eval(), tokenizer, find_family(config), "", "")
-    after = trim_vocabulary(loaded, piece_counts(tokenizer, TEXTS))
+    after = trim_vocabulary(loaded, count_tokens(tokenizer, TEXTS))
     assert after.tokenizer.convert_tokens_to_ids("[NEW]") == after.model.config.vocab_size == len(after.tokenizer) - 1
 
 
@@ -220,8 +226,8 @@ def test_generation_goes_on():
 
 def test_layers_and_pieces_in_either_order():
     before = parent("roberta")
-    one = extract(trim_vocabulary(before, counted("roberta")), (2,))
-    other = trim_vocabulary(extract(before, (2,)), counted("roberta"))
+    one = keep_layers(trim_vocabulary(before, counted("roberta")), (2,))
+    other = trim_vocabulary(keep_layers(before, (2,)), counted("roberta"))
     assert one.fingerprint == other.fingerprint
     for name, weight in one.model.state_dict().items():
         assert torch.equal(weight, other.model.state_dict()[name])
@@ -229,7 +235,7 @@ def test_layers_and_pieces_in_either_order():
 
 def test_half_precision_stays_half():
     loaded = parent("llama")
-    half = extract(loaded, (1, 2))
+    half = keep_layers(loaded, (1, 2))
     cast("Any", half.model).to(torch.bfloat16)
     after = trim_vocabulary(half, counted("llama"), least("llama") + 5, share=True)
     assert {parameter.dtype for parameter in after.model.parameters()} == {torch.bfloat16}
@@ -257,11 +263,11 @@ def test_a_class_that_builds_itself_anew_is_saved_as_the_plain_one(tmp_path):
 def test_a_tokenizer_that_does_not_come_back_is_refused():
     """A special piece that the settings name and the file lacks is added on loading."""
     tokenizer = bert()[0]
-    data = Pieces(tokenizer).data
+    data = TokenizerVocabulary(tokenizer).data
     data["added_tokens"] = []
     del data["model"]["vocab"]["[MASK]"]
     with pytest.raises(ProofFailed, match="does not load with fewer pieces as it was saved"):
-        rebuilt(tokenizer, data, parent("bert").model.config)
+        rebuild_tokenizer(tokenizer, data, parent("bert").model.config)
 
 
 def sst2_texts(count: int) -> list[str]:
@@ -278,12 +284,12 @@ def sst2_texts(count: int) -> list[str]:
 @pytest.mark.parametrize("name", ["gte-small", "minilm", "mpnet", "granite", "t5", "smollm2"])
 def test_real_vocabularies(name, tmp_path):
     before, texts = load_as_saved(str(real_weights(name))), sst2_texts(1500)
-    counts = piece_counts(before.tokenizer, texts)
+    counts = count_tokens(before.tokenizer, texts)
     small = trim_vocabulary(before, counts, 2000)
     assert len(small.tokenizer) == small.model.config.vocab_size <= 2000
-    assert vocabulary_note(before.tokenizer, small.tokenizer, counts).covered > 0.7
+    assert summarise_vocabulary(before.tokenizer, small.tokenizer, counts).covered > 0.7
     after = trim_vocabulary(before, counts)
-    assert vocabulary_note(before.tokenizer, after.tokenizer, counts).covered == 1
+    assert summarise_vocabulary(before.tokenizer, after.tokenizer, counts).covered == 1
     assert type(after.tokenizer) is type(before.tokenizer)
     assert after.tokenizer.chat_template == before.tokenizer.chat_template
     for text in texts:

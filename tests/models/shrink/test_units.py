@@ -21,9 +21,9 @@ from probescale.models.family import backbone
 from probescale.models.heads import Head, build_on_meta
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.proof.reference import example_inputs
-from probescale.models.proof.twin import twin, twin_tokenizer
-from probescale.models.shrink.units import keep_units, parameters_per_unit, unit_scores, units_in, why_width_is_fixed
-from probescale.models.surgery import extract, save_model
+from probescale.models.proof.twin import build_twin, build_twin_tokenizer
+from probescale.models.shrink.units import count_units, keep_units, parameters_per_unit, score_units, why_width_is_fixed
+from probescale.models.surgery import keep_layers, save_model
 
 UNITS, KEPT = 64, 24
 FUSED = ("modernbert", "phi3")
@@ -39,16 +39,16 @@ def loaded(name: str, head: Head = "none") -> LoadedModel:
         config = T5Config(feed_forward_proj="gated-gelu")
     if name == "gpt2":
         config.n_inner = UNITS
-    model = twin(config, family, head)
+    model = build_twin(config, family, head)
     assert model is not None
-    tokenizer = twin_tokenizer()
+    tokenizer = build_twin_tokenizer()
     tokenizer.backend_tokenizer.pre_tokenizer = WhitespaceSplit()  # type: ignore[assignment]
     return LoadedModel(model, tokenizer, find_family(model.config), name, "")
 
 
 def drawn(of: LoadedModel, seed: int = 0) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
-    return [rng.normal(size=units_in(of.model, of.family)) for _ in range(of.layers)]
+    return [rng.normal(size=count_units(of.model, of.family)) for _ in range(of.layers)]
 
 
 def states(model: PreTrainedModel, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -93,8 +93,8 @@ def test_the_cut_is_the_parent_with_units_held(name):
     assert type(child.model) is type(parent.model)
     torch.testing.assert_close(states(child.model, inputs), wanted, atol=1e-5, rtol=1e-4)
     assert all(torch.equal(before[key], weight) for key, weight in parent.model.state_dict().items())
-    assert getattr(child.model.config, parent.family.stack.width) == KEPT == units_in(child.model, child.family)
-    lost = (units_in(parent.model, parent.family) - KEPT) * parameters_per_unit(parent.model, parent.family)
+    assert getattr(child.model.config, parent.family.stack.width) == KEPT == count_units(child.model, child.family)
+    lost = (count_units(parent.model, parent.family) - KEPT) * parameters_per_unit(parent.model, parent.family)
     old, new = (count_parameters(of.model, of.family).layers for of in (parent, child))
     assert [a - b for a, b in zip(old, new, strict=True)] == [lost] * parent.layers
 
@@ -120,7 +120,7 @@ def test_all_units_are_the_same_model(name):
 def test_scores_are_of_real_tokens(name):
     """By another way: one text at a time, without padding."""
     parent = loaded(name)
-    found = unit_scores(parent, TEXTS, batch_tokens=16)
+    found = score_units(parent, TEXTS, batch_tokens=16)
     seen: list[torch.Tensor] = []
     out = parent.family.layers(parent.model)[1].get_submodule(parent.family.stack.feed_forward)
     with removing_hooks([out.register_forward_pre_hook(lambda _m, args: seen.append(args[0].flatten(0, -2)))]):
@@ -137,13 +137,13 @@ def test_scores_are_of_real_tokens(name):
 
 def test_pairs_count_too():
     parent = loaded("bert")
-    one, two = unit_scores(parent, TEXTS), unit_scores(parent, TEXTS, TEXTS[::-1])
+    one, two = score_units(parent, TEXTS), score_units(parent, TEXTS, TEXTS[::-1])
     assert not np.allclose(one.means[0], two.means[0])
 
 
 def test_the_best_units_lose_least():
     parent = loaded("bert")
-    found = unit_scores(parent, TEXTS)
+    found = score_units(parent, TEXTS)
     batch = dict(parent.tokenizer(TEXTS[0], return_tensors="pt"))
     whole = states(parent.model, batch)
     worst = [-row for row in found.scores]
@@ -154,8 +154,8 @@ def test_the_best_units_lose_least():
 def test_layers_and_units_in_either_order():
     parent, kept = loaded("bert", "sentence"), (4, 2)
     scores, means = drawn(parent), drawn(parent, 1)
-    one = extract(keep_units(parent, KEPT, scores, means), kept)
-    two = keep_units(extract(parent, kept), KEPT, [scores[n - 1] for n in kept], [means[n - 1] for n in kept])
+    one = keep_layers(keep_units(parent, KEPT, scores, means), kept)
+    two = keep_units(keep_layers(parent, kept), KEPT, [scores[n - 1] for n in kept], [means[n - 1] for n in kept])
     assert one.fingerprint == two.fingerprint
 
 
@@ -166,7 +166,7 @@ def test_every_family_says_whether_units_can_go(name):
     if name in FUSED:
         empty = build_on_meta(family, AutoConfig.for_model(family.model_types[0]))
         with pytest.raises(UserError, match=f"of {name} models cannot be dropped: gates and units are one matrix"):
-            units_in(empty, family)
+            count_units(empty, family)
 
 
 def test_a_type_that_nobody_described():
@@ -194,13 +194,13 @@ def test_scores_of_another_model_and_no_texts():
         with pytest.raises(UserError, match="4 layers with 64 units each"):
             keep_units(parent, KEPT, scores, means)
     with pytest.raises(UserError, match="there is none"):
-        unit_scores(parent, [])
+        score_units(parent, [])
 
 
 @pytest.mark.slow
 def test_a_fresh_process_loads_it(tmp_path):
     parent = loaded("bert", "sentence")
-    found = unit_scores(parent, TEXTS)
+    found = score_units(parent, TEXTS)
     child = keep_units(parent, KEPT, found.scores, found.means)
     save_model(child, {"width": KEPT}, tmp_path / "saved")
     record = json.loads((tmp_path / "saved" / "probescale.json").read_text())
@@ -217,8 +217,8 @@ def test_real_weights():
     """Three quarters of the units, the means of the others: nearer to the parent than silence, or other units."""
     parent = load_as_saved(str(real_weights("minilm")))
     texts = ["a charming and often affecting journey .", "unflinchingly bleak and desperate", "What is it about ?"]
-    found = unit_scores(parent, texts)
-    count = units_in(parent.model, parent.family) * 3 // 4
+    found = score_units(parent, texts)
+    count = count_units(parent.model, parent.family) * 3 // 4
     batch = dict(parent.tokenizer(texts[0], return_tensors="pt"))
     whole = states(parent.model, batch)
     ways = [(found.scores, found.means), (found.scores, None), (drawn(parent), found.means)]

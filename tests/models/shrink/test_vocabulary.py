@@ -31,9 +31,9 @@ from helpers.tokenizers import (
 )
 from probescale.models.counting import count_parameters
 from probescale.models.loading import load_as_saved
-from probescale.models.proof.comparison import Proof, check_folders, folder_check
-from probescale.models.proof.reference import answers as wanted
-from probescale.models.shrink.tokenizer import Pieces
+from probescale.models.proof.comparison import Proof, prepare_proof, prove_folders
+from probescale.models.proof.reference import compute_own_reference
+from probescale.models.shrink.tokenizer import TokenizerVocabulary
 from probescale.models.shrink.vocabulary import trim_vocabulary
 from probescale.models.surgery import save_model, write_model
 from probescale.models.tokenizers import tokenizer_fingerprint
@@ -139,7 +139,7 @@ def test_what_becomes_unknown():
 def test_the_limit_holds(kind, room):
     whole, found = len(trimmed(kind).tokenizer), len(trimmed(kind, room).tokenizer)
     assert found <= min(least(kind) + room, whole)
-    parts = "merges" in Pieces(parent(kind).tokenizer).model  # a piece may not come alone
+    parts = "merges" in TokenizerVocabulary(parent(kind).tokenizer).model  # a piece may not come alone
     assert parts or found == min(least(kind) + room, whole)
 
 
@@ -147,7 +147,7 @@ def test_the_limit_holds(kind, room):
 def test_frequent_pieces_come_first(kind):
     stay = set(trimmed(kind, 0).tokenizer.get_vocab())
     more = set(trimmed(kind, 25).tokenizer.get_vocab()) - stay
-    counts, pieces = counted(kind), Pieces(parent(kind).tokenizer)
+    counts, pieces = counted(kind), TokenizerVocabulary(parent(kind).tokenizer)
     dropped = [piece for piece in counts if piece not in more | stay]
     by_choice = [p for p in more if counts[p]]
     assert by_choice
@@ -195,9 +195,9 @@ def test_every_kind_is_the_same_in_a_fresh_process(tmp_path):
     for kind in KINDS:
         after = trimmed(kind, 25)
         params = count_parameters(after.model, after.family).total
-        checks.append(folder_check(after, wanted(after.model, after.family), params, tmp_path / kind))
+        checks.append(prepare_proof(after, compute_own_reference(after.model, after.family), params, tmp_path / kind))
         write_model(after, tmp_path / kind)
-    for kind, proof in zip(KINDS, check_folders(checks), strict=True):
+    for kind, proof in zip(KINDS, prove_folders(checks), strict=True):
         assert isinstance(proof, Proof), (kind, proof)
         assert proof.to_the_bit, kind
 

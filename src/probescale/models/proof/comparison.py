@@ -22,9 +22,10 @@ from probescale.errors import NOT_UNDERSTOOD, ProofFailed
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
 from probescale.models.proof import child as fresh
-from probescale.models.proof.reference import Wanted, outputs, stack_paths
+from probescale.models.proof.reference import Reference, find_stack_paths, run_model
 from probescale.models.tokenizers import reset_tokenizer
 from probescale.utils.files import Record
+from probescale.utils.progress import spinner
 
 CACHE_TOLERANCE = 1e-3  # one token at a time adds up in another order
 # Looking for garbage while libraries are imported would take a second.
@@ -43,13 +44,13 @@ class Proof(Record):
     params_on_disk: int
 
 
-def check_in_memory(model: PreTrainedModel, family: Family, wanted: Wanted) -> float:
+def compare_in_memory(model: PreTrainedModel, family: Family, wanted: Reference) -> float:
     """The cut before it is saved or trained."""
-    return _compare(outputs(model, family, wanted.inputs), wanted)
+    return _compare(run_model(model, family, wanted.inputs), wanted)
 
 
 @dataclass(frozen=True)
-class FolderCheck:
+class ProofJob:
     """A folder to load in a fresh process, and what is known of it."""
 
     folder: Path
@@ -57,18 +58,18 @@ class FolderCheck:
     options: dict[str, Any]
     stacks: list[str]
     generates: bool
-    wanted: Wanted
+    wanted: Reference
     predicted: int  # parameters
     tokens: list[int]  # of TEXT
 
 
-def folder_check(loaded: LoadedModel, wanted: Wanted, predicted: int, folder: Path) -> FolderCheck:
+def prepare_proof(loaded: LoadedModel, wanted: Reference, predicted: int, folder: Path) -> ProofJob:
     """How the folder of this model is checked; the model itself is not needed any more."""
     model, family = loaded.model, loaded.family
     generates = model.can_generate() and (family.pooling == "last" or family.decoder is not None)
-    name, stacks = type(model).__name__, stack_paths(model, family)
+    name, stacks = type(model).__name__, find_stack_paths(model, family)
     tokens = reset_tokenizer(loaded.tokenizer)(TEXT)["input_ids"]
-    return FolderCheck(folder, name, load_options(model), stacks, generates, wanted, predicted, tokens)
+    return ProofJob(folder, name, load_options(model), stacks, generates, wanted, predicted, tokens)
 
 
 def load_options(model: PreTrainedModel) -> dict[str, Any]:
@@ -76,15 +77,16 @@ def load_options(model: PreTrainedModel) -> dict[str, Any]:
     return {"add_pooling_layer": False} if getattr(model, "pooler", "not a class with a pooler") is None else {}
 
 
-def check_folder(check: FolderCheck) -> Proof:
+def prove_folder(check: ProofJob) -> Proof:
     """Load a saved folder in a fresh process and compare."""
-    found = check_folders([check])[0]
+    with spinner("proving the cut in a fresh process"):
+        found = prove_folders([check])[0]
     if isinstance(found, ProofFailed):
         raise found
     return found
 
 
-def check_folders(checks: Sequence[FolderCheck]) -> list[Proof | ProofFailed]:
+def prove_folders(checks: Sequence[ProofJob]) -> list[Proof | ProofFailed]:
     """One fresh process for several saved folders: most of its time goes into starting."""
     with tempfile.TemporaryDirectory() as scratch:
         outs = [Path(scratch) / str(number) for number in range(len(checks))]
@@ -104,7 +106,7 @@ def run_fresh(scratch: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=scratch, check=False)
 
 
-def _job(check: FolderCheck, out: Path) -> dict[str, Any]:
+def _job(check: ProofJob, out: Path) -> dict[str, Any]:
     save_file(check.wanted.inputs, f"{out}.inputs")
     return {
         "folder": str(check.folder),
@@ -119,14 +121,14 @@ def _job(check: FolderCheck, out: Path) -> dict[str, Any]:
     }
 
 
-def _judged(check: FolderCheck, out: Path) -> Proof | ProofFailed:
+def _judged(check: ProofJob, out: Path) -> Proof | ProofFailed:
     try:
         return _proof(check, out)
     except ProofFailed as failure:
         return failure
 
 
-def _proof(check: FolderCheck, out: Path) -> Proof:
+def _proof(check: ProofJob, out: Path) -> Proof:
     facts = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
     if "error" in facts:
         raise ProofFailed(f"the saved model does not load or run in a fresh process: {facts['error']}")
@@ -165,7 +167,7 @@ def parameters_on_disk(folder: Path, buffers: Collection[str] = ()) -> int:
     return count
 
 
-def _compare(found: dict[str, Tensor], wanted: Wanted) -> float:
+def _compare(found: dict[str, Tensor], wanted: Reference) -> float:
     """The largest difference over all outputs, relative to each one's largest number."""
     if set(found) != set(wanted.outputs):
         raise ProofFailed(f"the cut answers {sorted(found)}, the parent {sorted(wanted.outputs)}")

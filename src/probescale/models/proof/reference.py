@@ -17,14 +17,14 @@ from probescale.models.family import Family, backbone_prefix
 from probescale.models.proof import child as fresh
 
 TOLERANCE = 1e-5  # of the largest number: the same operations on the same weights
-NARROWER = 1e-4  # the same where matrices have lost columns: sums are added up in another order
+NARROW_TOLERANCE = 1e-4  # the same where matrices have lost columns: sums are added up in another order
 TOKENS = 12
 # What a block says of its sizes; those of weights are checked when they are loaded.
 SIZES = ("in_features", "out_features", "embedding_dim", "n_heads", "inner_dim", "num_key_value_groups")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Reference:
     """Inputs, and what the saved model has to answer to them."""
 
     route: str
@@ -34,7 +34,7 @@ class Wanted:
     tolerance: float = TOLERANCE  # relative to the largest number of an output; 0: every bit is the same
 
 
-def stack_paths(model: PreTrainedModel, family: Family) -> list[str]:
+def find_stack_paths(model: PreTrainedModel, family: Family) -> list[str]:
     """Full paths of the stacks that this class has."""
     stacks = [stack for stack in (family.stack, family.decoder) if stack is not None and stack.of(model) is not None]
     return [f"{backbone_prefix(model)}{stack.blocks}" for stack in stacks]
@@ -61,17 +61,17 @@ def example_inputs(model: PreTrainedModel, family: Family) -> dict[str, Tensor]:
     return inputs | ({"decoder_input_ids": ids.clone()} if family.decoder_layers(model) is not None else {})
 
 
-def answers(model: PreTrainedModel, family: Family) -> Wanted:
+def compute_own_reference(model: PreTrainedModel, family: Family) -> Reference:
     """What this very model answers: for a model that was trained after the cut."""
     inputs = example_inputs(model, family)
     stacks = [(blocks, list(range(1, len(blocks) + 1))) for blocks in _stacks(model, family)]
-    found = outputs(model, family, inputs)
-    return Wanted("the model in memory", inputs, found, _settings(stacks), _tolerance(model, True))
+    found = run_model(model, family, inputs)
+    return Reference("the model in memory", inputs, found, _settings(stacks), _tolerance(model, True))
 
 
-def parents_answers(
+def compute_layer_reference(
     model: PreTrainedModel, family: Family, kept: Sequence[int], decoder: Sequence[int] | None = None
-) -> Wanted:
+) -> Reference:
     """What the parent answers when only these layers act, in this order. The parent stays whole."""
     inputs = example_inputs(model, family)
     chosen = [kept, decoder or ()]
@@ -85,26 +85,26 @@ def parents_answers(
         with ExitStack() as hooks:
             for blocks, wanted in stacks:
                 hooks.enter_context(_skipping(blocks, wanted))
-            found = outputs(model, family, inputs)
+            found = run_model(model, family, inputs)
     else:
         route = "the parent's blocks called by hand"
         found = _by_hand(model, family, inputs, stacks)
-    return Wanted(route, inputs, found, _settings(stacks), _tolerance(model, whole))
+    return Reference(route, inputs, found, _settings(stacks), _tolerance(model, whole))
 
 
-def silenced_answers(
+def compute_head_reference(
     model: PreTrainedModel, family: Family, kept: Sequence[int], heads: Mapping[int, Sequence[int]]
-) -> Wanted:
+) -> Reference:
     """What the parent answers when only these layers act, and in them only these heads. The parent stays whole."""
-    with silencing(model, family, heads):
-        wanted = parents_answers(model, family, kept)
+    with heads_silenced(model, family, heads):
+        wanted = compute_layer_reference(model, family, kept)
     settings = [{name: value for name, value in of.items() if not name.endswith(SIZES)} for of in wanted.settings]
-    tolerance = max(wanted.tolerance, NARROWER)
+    tolerance = max(wanted.tolerance, NARROW_TOLERANCE)
     return replace(wanted, route=f"{wanted.route} and heads silenced", settings=settings, tolerance=tolerance)
 
 
 @contextmanager
-def silencing(model: PreTrainedModel, family: Family, heads: Mapping[int, Sequence[int]]) -> Iterator[None]:
+def heads_silenced(model: PreTrainedModel, family: Family, heads: Mapping[int, Sequence[int]]) -> Iterator[None]:
     """In these layers, numbered from 1, only these heads add to what the attention gives."""
 
     def silence(projection: nn.Module, kept: Sequence[int]) -> Any:  # noqa: ANN401 - torch's handle
@@ -135,10 +135,10 @@ def _tolerance(model: PreTrainedModel, whole: bool) -> float:
     return 1e-2 if model.device.type != "cpu" else 0.0 if whole else TOLERANCE
 
 
-def outputs(model: PreTrainedModel, family: Family, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+def run_model(model: PreTrainedModel, family: Family, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     there = {name: value.to(model.device) for name, value in inputs.items()}
     try:
-        found = fresh.outputs_of(model, there, stack_paths(model, family))
+        found = fresh.outputs_of(model, there, find_stack_paths(model, family))
     except Exception as error:  # a class that cannot take plain tokens, or runs its blocks in a way of its own
         raise ProofFailed(f"{type(model).__name__} cannot be run on plain tokens: {first_line(error)}") from error
     return {name: value.cpu() for name, value in found.items()}
@@ -163,13 +163,13 @@ def _by_hand(
     """Call blocks in any order: each with the arguments it has in the parent, and the state that has come so far."""
     with ExitStack() as replaced:
         for blocks, kept in stacks:
-            wiring = record_calls(list(blocks), lambda: outputs(model, family, inputs))
+            wiring = record_calls(list(blocks), lambda: run_model(model, family, inputs))
             state = wiring.embedded
-            with torch.inference_mode(), fresh.computing_in_float32(model, stack_paths(model, family)):
+            with torch.inference_mode(), fresh.computing_in_float32(model, find_stack_paths(model, family)):
                 for layer in kept:
                     state = wiring.run_block(layer, state)
             replaced.callback(_replace_output(blocks[-1], state).remove)
-        return outputs(model, family, inputs)
+        return run_model(model, family, inputs)
 
 
 def _replace_output(block: nn.Module, state: Tensor) -> Any:  # noqa: ANN401 - torch's handle

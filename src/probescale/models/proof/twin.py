@@ -30,7 +30,7 @@ _SMALL = {
 _TOKENS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[EOS]")
 
 
-def twin_config(config: PreTrainedConfig, family: Family, head: Head = "none") -> PreTrainedConfig:
+def build_twin_config(config: PreTrainedConfig, family: Family, head: Head = "none") -> PreTrainedConfig:
     """The same settings, four narrow layers, every kind of layer in turn."""
     values: dict[str, Any] = config.to_dict()
     for name in per_layer_settings(config, family):
@@ -46,13 +46,13 @@ def twin_config(config: PreTrainedConfig, family: Family, head: Head = "none") -
     return type(config).from_dict({name: value for name, value in values.items() if name != "dtype"})
 
 
-def twin(config: PreTrainedConfig, family: Family, head: Head = "none", seed: int = 0) -> PreTrainedModel | None:
+def build_twin(config: PreTrainedConfig, family: Family, head: Head = "none", seed: int = 0) -> PreTrainedModel | None:
     """The tiny model with this head, its weights large enough that every layer matters; None: no such stock class."""
     name = stock_class_name(family, config, head)
     if name is None:
         return None
     transformers.set_seed(seed)
-    model = getattr(transformers, name)(twin_config(config, family, head)).eval()
+    model = getattr(transformers, name)(build_twin_config(config, family, head)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
@@ -62,7 +62,7 @@ def twin(config: PreTrainedConfig, family: Family, head: Head = "none", seed: in
     return model
 
 
-def twin_tokenizer() -> PreTrainedTokenizerFast:
+def build_twin_tokenizer() -> PreTrainedTokenizerFast:
     words = {word: number for number, word in enumerate([*_TOKENS, *(f"w{i}" for i in range(VOCABULARY - 5))])}
     tokenizer = Tokenizer(WordLevel(words, unk_token="[UNK]"))  # type: ignore[call-arg]
     names = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}

@@ -60,7 +60,7 @@ def check_rank(rank: int, family: Family, config: PreTrainedConfig) -> None:
         )
 
 
-def factorise(loaded: LoadedModel, rank: int, counts: np.ndarray | None = None) -> LoadedModel:
+def factorise_embeddings(loaded: LoadedModel, rank: int, counts: np.ndarray | None = None) -> LoadedModel:
     """A new ELECTRA model with embeddings of this width, and the parent's layers. The parent is left as it is.
 
     `counts` says how often each piece of the vocabulary occurs in the texts at hand: what is frequent is fitted best.
@@ -87,7 +87,7 @@ def factorise(loaded: LoadedModel, rank: int, counts: np.ndarray | None = None) 
 def embedding_parameters(config: PreTrainedConfig, vocabulary: int, rank: int | None = None) -> int:
     """Parameters before the first layer with so many pieces: factorised, or for None in the layout that the model has.
 
-    Only for models that can be factorised: of others, `parameters_per_piece` says what a smaller vocabulary saves.
+    Only for models that can be factorised: of others, `parameters_per_token` says what a smaller vocabulary saves.
 
     >>> bert = transformers.BertConfig()
     >>> embedding_parameters(bert, bert.vocab_size), embedding_parameters(bert, 5000, 128)
@@ -102,7 +102,7 @@ def embedding_parameters(config: PreTrainedConfig, vocabulary: int, rank: int | 
     return (rows + 2) * width + projection  # 2: the norm
 
 
-def parameters_per_piece(model: PreTrainedModel) -> int:
+def parameters_per_token(model: PreTrainedModel) -> int:
     """What one piece of the vocabulary costs, with any family and head; the model may be on the meta device."""
     modules = (model.get_input_embeddings(), model.get_output_embeddings())
     found = {id(p): p for module in modules if module is not None for p in module.parameters()}

@@ -11,9 +11,9 @@ from probescale.errors import ProofFailed
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
 from probescale.models.parameters import Parameters
-from probescale.models.shrink.embeddings import embedding_parameters, factorise, parameters_per_piece
-from probescale.models.shrink.units import UnitScores, keep_units, parameters_per_unit, unit_scores, units_in
-from probescale.models.shrink.vocabulary import piece_counts, trim_vocabulary
+from probescale.models.shrink.embeddings import embedding_parameters, factorise_embeddings, parameters_per_token
+from probescale.models.shrink.units import UnitScores, count_units, keep_units, parameters_per_unit, score_units
+from probescale.models.shrink.vocabulary import count_tokens, trim_vocabulary
 from probescale.models.subsets import Subset
 from probescale.tasks.data import Data
 from probescale.utils.files import Record
@@ -21,7 +21,7 @@ from probescale.utils.files import Record
 UNIT_TEXTS = 500  # on which feed-forward units are scored: every token of them counts
 
 
-class Shrink(Record):
+class ShrinkPlan(Record):
     """How much of each part stays; None: all of it."""
 
     vocabulary: int | None = None  # pieces, at most
@@ -33,7 +33,7 @@ class Shrink(Record):
 
     def __str__(self) -> str:
         """
-        >>> str(Shrink(vocabulary=8000, rank=128))
+        >>> str(ShrinkPlan(vocabulary=8000, rank=128))
         '8,000 pieces, embeddings 128 wide'
         """
         parts = [
@@ -63,14 +63,14 @@ class Shrinker:
     @cached_property
     def counts(self) -> Counter[str]:
         """How often each piece occurs."""
-        return piece_counts(self.loaded.tokenizer, self.texts.texts, self.texts.pairs)
+        return count_tokens(self.loaded.tokenizer, self.texts.texts, self.texts.pairs)
 
     @cached_property
     def units(self) -> UnitScores:
         some = self.texts.take(np.unique(np.linspace(0, len(self.texts) - 1, UNIT_TEXTS).astype(int)).tolist())
-        return unit_scores(self.loaded, some.texts, some.pairs, max_length=self.max_length)
+        return score_units(self.loaded, some.texts, some.pairs, max_length=self.max_length)
 
-    def parameters(self, how: Shrink) -> Parameters:
+    def parameters(self, how: ShrinkPlan) -> Parameters:
         """What the model would have, without making it."""
         model, family = self.loaded.model, self.loaded.family
         pieces = model.config.vocab_size if how.vocabulary is None else min(how.vocabulary, model.config.vocab_size)
@@ -78,14 +78,14 @@ class Shrinker:
         if how.rank is not None:
             embeddings = embedding_parameters(model.config, pieces, how.rank)
         elif how.vocabulary is not None:
-            embeddings -= (model.config.vocab_size - pieces) * parameters_per_piece(model)
+            embeddings -= (model.config.vocab_size - pieces) * parameters_per_token(model)
         if how.units is not None:
-            fewer = (units_in(model, family) - how.units) * parameters_per_unit(model, family)
+            fewer = (count_units(model, family) - how.units) * parameters_per_unit(model, family)
             layers = tuple(size - fewer for size in layers)
         smaller = {"embeddings": embeddings, "layers": layers, "original": self.whole}
         return self.whole.model_copy(update=smaller) if how else self.whole
 
-    def apply(self, model: LoadedModel, kept: Subset, how: Shrink) -> LoadedModel:
+    def apply(self, model: LoadedModel, kept: Subset, how: ShrinkPlan) -> LoadedModel:
         """A smaller copy of the subnetwork with these layers; it has no more parameters than were counted."""
         if how.units is not None:
             scores, means = self.units.scores, self.units.means
@@ -93,11 +93,11 @@ class Shrinker:
         if how.vocabulary is not None:
             model = trim_vocabulary(model, self.counts, how.vocabulary)
         if how.rank is not None:
-            counts = piece_counts(model.tokenizer, self.texts.texts, self.texts.pairs)  # of the pieces that are left
+            counts = count_tokens(model.tokenizer, self.texts.texts, self.texts.pairs)  # of the pieces that are left
             numbers = np.zeros(model.model.config.vocab_size)
             for piece, count in counts.items():
                 numbers[model.tokenizer.convert_tokens_to_ids(piece)] = count
-            model = factorise(model, how.rank, numbers)
+            model = factorise_embeddings(model, how.rank, numbers)
         found, most = count_parameters(model.model, model.family).total, self.parameters(how).of(kept)
         if found > most:
             raise ProofFailed(f"{most:,} parameters were counted for {how}, and there are {found:,}")

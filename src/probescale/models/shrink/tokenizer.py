@@ -23,7 +23,7 @@ BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 BASE = frozenset(map(chr, range(0x20, 0x7F))) | {"▁"}  # printable ASCII, and how SentencePiece writes a blank
 
 
-class Pieces:
+class TokenizerVocabulary:
     """What a tokenizer's file says of its pieces: their numbers, and which of them others are spelled with."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
@@ -140,7 +140,7 @@ def _numbers_in(data: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
                 yield special["ids"], at
 
 
-def rebuilt(
+def rebuild_tokenizer(
     tokenizer: PreTrainedTokenizerBase, data: dict[str, Any], config: PreTrainedConfig
 ) -> PreTrainedTokenizerBase:
     """A tokenizer with other contents and the same settings: the one that stock transformers loads from a folder."""

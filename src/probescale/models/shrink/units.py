@@ -21,7 +21,7 @@ from probescale.models.batching import padded_batches, tokenize
 from probescale.models.block_calls import removing_hooks
 from probescale.models.family import Family, Stack, backbone, backbone_prefix
 from probescale.models.loading import LoadedModel
-from probescale.models.surgery import built_like
+from probescale.models.surgery import build_like
 from probescale.utils.progress import progress
 
 FIELD = "shrink.units"
@@ -42,7 +42,7 @@ def why_width_is_fixed(family: Family) -> str:
     return "" if family.stack.units else "gates and units are one matrix in its stock class"
 
 
-def units_in(model: PreTrainedModel, family: Family) -> int:
+def count_units(model: PreTrainedModel, family: Family) -> int:
     """How many units each layer has."""
     _refuse(model, family)
     weight, axis = _out(family.layers(model)[0], family.stack)
@@ -51,12 +51,12 @@ def units_in(model: PreTrainedModel, family: Family) -> int:
 
 def parameters_per_unit(model: PreTrainedModel, family: Family) -> int:
     """What one unit of one layer costs; the model may be on the meta device."""
-    units = units_in(model, family)
+    units = count_units(model, family)
     block = dict(family.layers(model)[0].named_parameters())
     return sum(block[name].numel() for name, _ in _cut_weights(family.layers(model)[0], family.stack)) // units
 
 
-def unit_scores(
+def score_units(
     loaded: LoadedModel,
     texts: Sequence[str],
     pairs: Sequence[str] | None = None,
@@ -109,7 +109,7 @@ def keep_units(
         kept = torch.from_numpy(best).to(parent.device)
         for name, axis in _cut_weights(block, stack):
             weights[prefix + name] = weights[prefix + name].index_select(axis, kept)
-    return built_like(loaded, lambda: _with_width(parent.config, stack, count), weights)
+    return build_like(loaded, lambda: _with_width(parent.config, stack, count), weights)
 
 
 class _Sums:
@@ -183,7 +183,7 @@ def _refuse(model: PreTrainedModel, family: Family) -> None:
 
 
 def _check(loaded: LoadedModel, count: int, given: Sequence[Sequence[np.ndarray]]) -> None:
-    units = units_in(loaded.model, loaded.family)
+    units = count_units(loaded.model, loaded.family)
     if not 1 <= count <= units:
         message = f"{count} feed-forward units cannot be kept: a layer of this model has {units}"
         raise UserError(message, field=FIELD, hint=f"give 1 to {units}")

@@ -22,17 +22,17 @@ from transformers import GenerationConfig, PreTrainedConfig, PreTrainedModel, Pr
 
 from probescale.errors import ProofFailed, UserError
 from probescale.models.loading import LoadedModel, empty_weights
-from probescale.models.proof.comparison import check_in_memory, load_options
-from probescale.models.proof.reference import NARROWER, Wanted, example_inputs, outputs
-from probescale.models.shrink.tokenizer import Pieces, rebuilt
-from probescale.models.surgery import built_like
+from probescale.models.proof.comparison import compare_in_memory, load_options
+from probescale.models.proof.reference import NARROW_TOLERANCE, Reference, example_inputs, run_model
+from probescale.models.shrink.tokenizer import TokenizerVocabulary, rebuild_tokenizer
+from probescale.models.surgery import build_like
 
 C = TypeVar("C", PreTrainedConfig, GenerationConfig)
 FIELD = "shrink.vocabulary"
 BATCH = 1000  # texts that are read at a time
 
 
-def piece_counts(
+def count_tokens(
     tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], pairs: Iterable[str] | None = None
 ) -> Counter[str]:
     """How often each piece occurs in whole texts, and in the second ones of pairs; without the special ones around."""
@@ -45,9 +45,9 @@ def piece_counts(
     return Counter(dict(zip(names, counts.values(), strict=True)))
 
 
-def needed(tokenizer: PreTrainedTokenizerBase, counts: Mapping[str, int] | None = None) -> frozenset[int]:
+def required_tokens(tokenizer: PreTrainedTokenizerBase, counts: Mapping[str, int] | None = None) -> frozenset[int]:
     """Numbers of the pieces that stay whatever the limit; what a model's config names comes on top of them."""
-    return frozenset(Pieces(tokenizer).always(_characters(counts or {})))
+    return frozenset(TokenizerVocabulary(tokenizer).always(_characters(counts or {})))
 
 
 def trim_vocabulary(
@@ -57,7 +57,7 @@ def trim_vocabulary(
 
     The parent is left as it is. `share` makes the new model use the parent's memory for what stays whole.
     """
-    pieces = Pieces(loaded.tokenizer)
+    pieces = TokenizerVocabulary(loaded.tokenizer)
     kept = _chosen(pieces, counts, _named(loaded.model), size)
     new = {number: at for at, number in enumerate(kept)}
     rows = [number for number in kept if number < loaded.model.config.vocab_size]  # special pieces may have none
@@ -67,16 +67,16 @@ def trim_vocabulary(
         smaller.vocab_size = len(rows)
         return smaller
 
-    child = built_like(loaded, config, _weights(loaded.model, config(), rows, share=share))
+    child = build_like(loaded, config, _weights(loaded.model, config(), rows, share=share))
     if loaded.model.can_generate() and child.model.generation_config is not None:
         child.model.generation_config = _renumbered(child.model.generation_config, new)
-    child = replace(child, tokenizer=rebuilt(loaded.tokenizer, pieces.only(new), child.model.config))
+    child = replace(child, tokenizer=rebuild_tokenizer(loaded.tokenizer, pieces.only(new), child.model.config))
     _prove(loaded, child, pieces, rows, new)
     return child
 
 
 @dataclass(frozen=True)
-class VocabularyNote:
+class VocabularySummary:
     """What became of a vocabulary, for reports."""
 
     before: int  # pieces
@@ -84,19 +84,19 @@ class VocabularyNote:
     covered: float  # share of the counted pieces that are still one piece
 
 
-def vocabulary_note(
+def summarise_vocabulary(
     before: PreTrainedTokenizerBase, after: PreTrainedTokenizerBase, counts: Mapping[str, int]
-) -> VocabularyNote:
+) -> VocabularySummary:
     still = after.get_vocab()
     covered = sum(count for piece, count in counts.items() if piece in still)
-    return VocabularyNote(len(before), len(after), covered / max(sum(counts.values()), 1))
+    return VocabularySummary(len(before), len(after), covered / max(sum(counts.values()), 1))
 
 
 def _characters(counts: Mapping[str, int]) -> set[str]:
     return {character for piece, count in counts.items() if count > 0 for character in piece}
 
 
-def _chosen(pieces: Pieces, counts: Mapping[str, int], named: set[int], size: int | None) -> list[int]:
+def _chosen(pieces: TokenizerVocabulary, counts: Mapping[str, int], named: set[int], size: int | None) -> list[int]:
     """Old numbers of the pieces that stay, ascending."""
     kept = pieces.always(_characters(counts)) | named
     if size is not None and len(kept) > size:
@@ -165,7 +165,9 @@ def _weights(model: PreTrainedModel, config: PreTrainedConfig, rows: list[int], 
     return weights
 
 
-def _prove(loaded: LoadedModel, child: LoadedModel, pieces: Pieces, rows: list[int], new: Mapping[int, int]) -> None:
+def _prove(
+    loaded: LoadedModel, child: LoadedModel, pieces: TokenizerVocabulary, rows: list[int], new: Mapping[int, int]
+) -> None:
     """The smaller model answers as its parent does to the same pieces, and its tokenizer has them where it should."""
     wanted = {piece: new[number] for number, piece in pieces.names.items() if number in new}
     if child.tokenizer.get_vocab() != wanted:
@@ -173,8 +175,9 @@ def _prove(loaded: LoadedModel, child: LoadedModel, pieces: Pieces, rows: list[i
     inputs = example_inputs(child.model, child.family)
     old = torch.tensor(rows)
     same = {name: old[value] if name.endswith("input_ids") else value for name, value in inputs.items()}
-    answers = outputs(loaded.model, loaded.family, same)
-    for name, found in outputs(child.model, child.family, inputs).items():
+    answers = run_model(loaded.model, loaded.family, same)
+    for name, found in run_model(child.model, child.family, inputs).items():
         if found.shape != answers[name].shape:  # one number for every piece
             answers[name] = answers[name][..., old]
-    check_in_memory(child.model, child.family, Wanted("the parent with the same pieces", inputs, answers, [], NARROWER))
+    reference = Reference("the parent with the same tokens", inputs, answers, [], NARROW_TOLERANCE)
+    compare_in_memory(child.model, child.family, reference)
