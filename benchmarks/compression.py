@@ -74,7 +74,7 @@ def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int
     if trials:
         print(f"{name} {ratio}: {trials.sentence()}", flush=True)
     shrink = trials.best.shrink if trials else splits[0]
-    found = selections(scores, shrinker.parameters(shrink), config, {}, {}, trials)
+    found = selections(scores, shrinker.count_parameters(shrink), config, {}, {}, trials)
     return shrink, {one.strategy: one.kept for one in found}
 
 
@@ -107,7 +107,7 @@ def train(job: Job) -> dict[str, Any]:
     found = {"accuracy": round(value, 6), "kept": kept, "made_smaller": str(shrink)}
     if job.ratio != "1x":  # which may be trained anew, and differ, before the next row
         found["original"] = known()[Job(job.study, job.seed, "1x")]["accuracy"]
-    params = measurer.shrinker.whole.total if job.ratio == "1x" else measurer.parameters.of(kept)
+    params = measurer.shrinker.original.total if job.ratio == "1x" else measurer.parameters.of(kept)
     return asdict(job) | found | {"params": params, "seconds": round(time.perf_counter() - started, 1)}
 
 

@@ -62,7 +62,7 @@ def options(shrinker: Shrinker, asked: ShrinkConfig) -> list[ShrinkPlan]:
 
 def smallest(shrinker: Shrinker, ways: Sequence[ShrinkPlan]) -> Parameters:
     """Of the way that leaves most room for layers."""
-    return min((shrinker.parameters(way) for way in ways), key=lambda found: found.of([]) + found.layers[0])
+    return min((shrinker.count_parameters(way) for way in ways), key=lambda found: found.of([]) + found.layers[0])
 
 
 def choose(
@@ -73,7 +73,7 @@ def choose(
     config: RunConfig,
 ) -> Splits:
     """Weigh all ways. `kept_with` says which layers would be kept with such parameters; None: nothing fits."""
-    fitting = [(way, kept) for way in ways if (kept := kept_with(shrinker.parameters(way)))]
+    fitting = [(way, kept) for way in ways if (kept := kept_with(shrinker.count_parameters(way)))]
     if not fitting:
         raise UserError(
             "nothing fits the budget, however small the embeddings are made",
@@ -89,7 +89,7 @@ def choose(
         Split(
             shrink=way,
             kept=kept,
-            params=shrinker.parameters(way).of(kept),
+            params=shrinker.count_parameters(way).of(kept),
             expected=knows[kept] - sum(losses[one] for one in _alone([way])),
         )
         for way, kept in fitting
@@ -124,7 +124,7 @@ def _loss(shrinker: Shrinker, way: ShrinkPlan, kept: Subset, task: Task, config:
     """What a subnetwork knows less with one smaller part. Chance can make it negative: then it is nothing."""
     whole = keep_layers(shrinker.loaded, kept)
     every = tuple(range(1, len(kept) + 1))
-    values = [Prober(model, task, config).score([every])[every] for model in (whole, shrinker.apply(whole, kept, way))]
+    values = [Prober(model, task, config).score([every])[every] for model in (whole, shrinker.shrink(whole, kept, way))]
     return max(values[0] - values[1], 0.0)
 
 
@@ -134,7 +134,7 @@ def _vocabularies(shrinker: Shrinker, asked: str | int) -> list[int | None]:
         return [None]
     if isinstance(asked, int):
         return [min(asked, model.vocab_size)]
-    counts, basis = shrinker.counts, required_tokens(shrinker.loaded.tokenizer, shrinker.counts)
+    counts, basis = shrinker.token_counts, required_tokens(shrinker.loaded.tokenizer, shrinker.token_counts)
     names = set(shrinker.loaded.tokenizer.convert_ids_to_tokens(sorted(basis)))
     total, covered = sum(counts.values()), sum(n for piece, n in counts.items() if piece in names)
     sizes, pieces = {}, len(basis)

@@ -55,7 +55,7 @@ class Measurer:
     ) -> None:
         self.work, self.shrinker, self.shrink, self.task, self.config = work, shrinker, shrink, task, config
         self.ground = ground or work
-        self.loaded, self.parameters = shrinker.loaded, shrinker.parameters(shrink)
+        self.loaded, self.parameters = shrinker.loaded, shrinker.count_parameters(shrink)
         self.held: tuple[Subset, LoadedModel] | None = None
         self.unlabelled = task.unlabelled
         if copies := config.recovery.augment:
@@ -94,8 +94,8 @@ class Measurer:
         measured = EvaluatedModel(
             kept=kept,
             params=parameters.total,
-            ratio_total=parameters.total / self.shrinker.whole.total,
-            ratio_layers=sum(parameters.layers) / sum(self.shrinker.whole.layers),
+            ratio_total=parameters.total / self.shrinker.original.total,
+            ratio_layers=sum(parameters.layers) / sum(self.shrinker.original.layers),
             value=value,
             interval=spread,
             retention=value / against if against > 0 else None,
@@ -164,7 +164,7 @@ class Measurer:
         """The same for subnetworks that are made smaller in another way. The original is trained before."""
         other = copy.copy(self)
         other.parent = self.parent  # loaded once for all
-        other.shrink, other.parameters, other.held = shrink, self.shrinker.parameters(shrink), None
+        other.shrink, other.parameters, other.held = shrink, self.shrinker.count_parameters(shrink), None
         return other
 
     def attempt(self, name: str, kept: Subset, texts: int) -> tuple[float, float]:
@@ -181,7 +181,7 @@ class Measurer:
         wanted = compute_layer_reference(parent.model, parent.family, kept)
         compare_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
         if self.shrink and not whole:
-            model = self.shrinker.of(parent).apply(model, kept, self.shrink)
+            model = self.shrinker.for_model(parent).shrink(model, kept, self.shrink)
         return model
 
     def train(self, name: str, kept: Subset, *, whole: bool = False) -> tuple[LoadedModel, tuple[float, ...]]:

@@ -217,7 +217,7 @@ def trials_of(
     def propose(shrink: ShrinkPlan, rule: str) -> Subset | None:
         if STRATEGIES[rule].neighbours and structure.gap > 1:
             return None
-        return fitting(evidence, budget, measurer.shrinker.parameters(shrink), rule, costs, structure)
+        return fitting(evidence, budget, measurer.shrinker.count_parameters(shrink), rule, costs, structure)
 
     return try_out(path, measurer, splits, propose)
 

@@ -66,7 +66,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     with work_folder(out, config, made, keep=keep) as work, report_shortage(work):
         shrinker = shrinker_of(loaded, task, config)
         shrink = _one_way(options(shrinker, config.shrink))
-        parameters = shrinker.parameters(shrink)
+        parameters = shrinker.count_parameters(shrink)
         scores = scores_of(work, loaded, task, config, made, parameters)
         candidates = _candidates(scores, parameters, config, made)
         points = _points(candidates, scores, loaded, task, config)

@@ -1,4 +1,4 @@
-"""Smaller beside the layers: fewer pieces in the vocabulary, narrower embeddings, fewer feed-forward units."""
+"""Shrink more than the number of layers: vocabulary size, embedding size, feed-forward width."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from probescale.models.subsets import Subset
 from probescale.tasks.data import Data
 from probescale.utils.files import Record
 
-UNIT_TEXTS = 500  # on which feed-forward units are scored: every token of them counts
+UNIT_TEXTS = 500  # texts on which feed-forward units are scored, by all of their tokens
 
 
 class ShrinkPlan(Record):
-    """How much of each part stays; None: all of it."""
+    """How much of each part is kept; None keeps all of it."""
 
-    vocabulary: int | None = None  # pieces, at most
-    rank: int | None = None  # width of the embeddings
-    units: int | None = None  # feed-forward units of every layer
+    vocabulary: int | None = None  # largest number of tokens
+    rank: int | None = None  # embedding size
+    units: int | None = None  # feed-forward width of every layer
 
     def __bool__(self) -> bool:
         return any(value is not None for value in (self.vocabulary, self.rank, self.units))
@@ -45,15 +45,15 @@ class ShrinkPlan(Record):
 
 
 class Shrinker:
-    """Makes subnetworks of one model smaller, by what some texts need. The texts are read when they are needed."""
+    """Shrinks subnetworks of one model to what a set of texts needs. The texts are read on first use."""
 
     def __init__(self, loaded: LoadedModel, texts: Data, *, max_length: int = 128) -> None:
         self.loaded, self.texts, self.max_length = loaded, texts, max_length
-        self.whole = count_parameters(loaded.model, loaded.family)
+        self.original = count_parameters(loaded.model, loaded.family)
         self._last: Shrinker | None = None
 
-    def of(self, other: LoadedModel) -> Shrinker:
-        """The same for other weights of the same model; what it has read is kept for the next one who asks."""
+    def for_model(self, other: LoadedModel) -> Shrinker:
+        """A shrinker for other weights of the same architecture; the last one is kept, with what it has computed."""
         if other is self.loaded:
             return self
         if self._last is None or self._last.loaded is not other:
@@ -61,44 +61,45 @@ class Shrinker:
         return self._last
 
     @cached_property
-    def counts(self) -> Counter[str]:
-        """How often each piece occurs."""
+    def token_counts(self) -> Counter[str]:
+        """How often each token occurs in the texts."""
         return count_tokens(self.loaded.tokenizer, self.texts.texts, self.texts.pairs)
 
     @cached_property
-    def units(self) -> UnitScores:
+    def unit_scores(self) -> UnitScores:
+        """Scores of all feed-forward units, on texts spread evenly over the data."""
         some = self.texts.take(np.unique(np.linspace(0, len(self.texts) - 1, UNIT_TEXTS).astype(int)).tolist())
         return score_units(self.loaded, some.texts, some.pairs, max_length=self.max_length)
 
-    def parameters(self, how: ShrinkPlan) -> Parameters:
-        """What the model would have, without making it."""
+    def count_parameters(self, plan: ShrinkPlan) -> Parameters:
+        """Parameters of the shrunk model, counted without building it."""
         model, family = self.loaded.model, self.loaded.family
-        pieces = model.config.vocab_size if how.vocabulary is None else min(how.vocabulary, model.config.vocab_size)
-        embeddings, layers = self.whole.embeddings, self.whole.layers
-        if how.rank is not None:
-            embeddings = embedding_parameters(model.config, pieces, how.rank)
-        elif how.vocabulary is not None:
-            embeddings -= (model.config.vocab_size - pieces) * parameters_per_token(model)
-        if how.units is not None:
-            fewer = (count_units(model, family) - how.units) * parameters_per_unit(model, family)
+        tokens = model.config.vocab_size if plan.vocabulary is None else min(plan.vocabulary, model.config.vocab_size)
+        embeddings, layers = self.original.embeddings, self.original.layers
+        if plan.rank is not None:
+            embeddings = embedding_parameters(model.config, tokens, plan.rank)
+        elif plan.vocabulary is not None:
+            embeddings -= (model.config.vocab_size - tokens) * parameters_per_token(model)
+        if plan.units is not None:
+            fewer = (count_units(model, family) - plan.units) * parameters_per_unit(model, family)
             layers = tuple(size - fewer for size in layers)
-        smaller = {"embeddings": embeddings, "layers": layers, "original": self.whole}
-        return self.whole.model_copy(update=smaller) if how else self.whole
+        smaller = {"embeddings": embeddings, "layers": layers, "original": self.original}
+        return self.original.model_copy(update=smaller) if plan else self.original
 
-    def apply(self, model: LoadedModel, kept: Subset, how: ShrinkPlan) -> LoadedModel:
-        """A smaller copy of the subnetwork with these layers; it has no more parameters than were counted."""
-        if how.units is not None:
-            scores, means = self.units.scores, self.units.means
-            model = keep_units(model, how.units, [scores[n - 1] for n in kept], [means[n - 1] for n in kept])
-        if how.vocabulary is not None:
-            model = trim_vocabulary(model, self.counts, how.vocabulary)
-        if how.rank is not None:
-            counts = count_tokens(model.tokenizer, self.texts.texts, self.texts.pairs)  # of the pieces that are left
-            numbers = np.zeros(model.model.config.vocab_size)
-            for piece, count in counts.items():
-                numbers[model.tokenizer.convert_tokens_to_ids(piece)] = count
-            model = factorise_embeddings(model, how.rank, numbers)
-        found, most = count_parameters(model.model, model.family).total, self.parameters(how).of(kept)
-        if found > most:
-            raise ProofFailed(f"{most:,} parameters were counted for {how}, and there are {found:,}")
+    def shrink(self, model: LoadedModel, kept: Subset, plan: ShrinkPlan) -> LoadedModel:
+        """A shrunk copy of the subnetwork with these layers, checked to have no more parameters than were counted."""
+        if plan.units is not None:
+            scores, means = self.unit_scores.scores, self.unit_scores.means
+            model = keep_units(model, plan.units, [scores[n - 1] for n in kept], [means[n - 1] for n in kept])
+        if plan.vocabulary is not None:
+            model = trim_vocabulary(model, self.token_counts, plan.vocabulary)
+        if plan.rank is not None:
+            counts = count_tokens(model.tokenizer, self.texts.texts, self.texts.pairs)  # with the trimmed tokenizer
+            by_id = np.zeros(model.model.config.vocab_size)
+            for token, count in counts.items():
+                by_id[model.tokenizer.convert_tokens_to_ids(token)] = count
+            model = factorise_embeddings(model, plan.rank, by_id)
+        total, counted = count_parameters(model.model, model.family).total, self.count_parameters(plan).of(kept)
+        if total > counted:
+            raise ProofFailed(f"{counted:,} parameters were counted for {plan}, but the model has {total:,}")
         return model
