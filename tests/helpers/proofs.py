@@ -45,14 +45,14 @@ def forked_proofs() -> Iterator[None]:
         server = server or subprocess.Popen([sys.executable, "-c", STOCK], stdin=PIPE, stdout=PIPE, text=True)
         assert server.stdin
         assert server.stdout
-        server.stdin.write(f"{scratch}\t{comparison.START}\t{child.__file__}\n")
+        server.stdin.write(f"{scratch}\t{comparison.LAUNCHER}\t{child.__file__}\n")
         server.stdin.flush()
         code = int(server.stdout.readline())
         said = Path(scratch, "stderr")
         return subprocess.CompletedProcess([], code, "", said.read_text() if said.exists() else "")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "run_fresh", run_forked)
+        patch.setattr(comparison, "run_child", run_forked)
         yield
     if server:
         server.kill()

@@ -51,8 +51,8 @@ def test_what_a_description_says_is_there(model_type):
     model = build_twin(config, family, "sentence")
     assert model is not None
     for block in family.layers(model):
-        block.get_submodule(family.stack.attention)
-        block.get_submodule(family.stack.feed_forward)
+        block.get_submodule(family.stack.attention_output)
+        block.get_submodule(family.stack.feed_forward_output)
     assert not family.detected
     body = dict(model.base_model.named_modules())
     assert family.embeddings[0] in body

@@ -94,7 +94,7 @@ def test_states_are_the_blocks_own_outputs(loaded):
 def test_sublayers_are_what_is_added_and_heads_make_up_the_attention(loaded):
     found = features_of(loaded, SINGLE, "cls", granularity=("sublayer", "head"), max_length=64)
     block = loaded.family.layers(loaded.model)[1]
-    projection = block.get_submodule(loaded.family.stack.attention)
+    projection = block.get_submodule(loaded.family.stack.attention_output)
     with torch.no_grad():
         projected = projection(torch.from_numpy(found["heads-002"])).numpy()
     np.testing.assert_allclose(projected, found["attention-002"], rtol=1e-4, atol=1e-4)

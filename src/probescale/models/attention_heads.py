@@ -27,8 +27,8 @@ def why_heads_are_fixed(family: Family, config: PreTrainedConfig) -> str:
     """Why no head of this model can be dropped; nothing where some can."""
     if family.detected:
         return "nobody has described where its layers have their heads"
-    if not family.stack.by_head:
-        return family.heads_stay
+    if not family.stack.head_projections:
+        return family.why_heads_are_fixed
     return "" if len(possible_head_counts(config)) > 1 else "its config takes no smaller number of them"
 
 
@@ -93,11 +93,11 @@ def keep_heads(loaded: LoadedModel, kept: Sequence[Sequence[int]], *, share: boo
 
 def _cut_weights(stack: Stack, config: PreTrainedConfig) -> Iterator[tuple[str, int, int]]:
     """Weights of a block that heads have a part in: name, axis, into how many parts it falls."""
-    queries, *shared = stack.by_head
+    queries, *shared = stack.head_projections
     for kind in ("weight", "bias"):
         yield f"{queries}.{kind}", 0, config.num_attention_heads
         yield from ((f"{part}.{kind}", 0, _groups(config)) for part in shared)
-    for name in (f"{stack.attention}.weight", *stack.first_block_only):
+    for name in (f"{stack.attention_output}.weight", *stack.first_block_only):
         yield name, 1, config.num_attention_heads
 
 

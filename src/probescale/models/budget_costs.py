@@ -37,7 +37,7 @@ def measure_costs(
     """GFLOPs of one text, megabytes on disk, milliseconds of a batch."""
     found: dict[str, Cost] = {}
     if "megabytes" in units:
-        found["megabytes"] = parameter_cost(parameters).times(dtype.itemsize / 1e6)
+        found["megabytes"] = parameter_cost(parameters).scaled(dtype.itemsize / 1e6)
     if "gflops" in units:
         found["gflops"] = count_flops(config, family, length, head, classes)
     if "milliseconds" in units:

@@ -84,7 +84,7 @@ def refuse_unknown_layers(
 ) -> None:
     """More layers than the config has, or other weights in them: transformers would leave them out and say little."""
     for stack in (family.stack, family.decoder):
-        blocks = stack.of(model) if stack else None
+        blocks = stack.find_in(model) if stack else None
         if stack is None or blocks is None:
             continue
         inside = {name: layer for name in unexpected if (layer := _layer_of(name, stack)) is not None}
@@ -93,7 +93,7 @@ def refuse_unknown_layers(
             continue
         if max(inside.values()) >= len(blocks):
             many = f"weights of more layers than the {len(blocks)} of its config"
-            hint = f"correct {stack.layer_count} in its config.json"
+            hint = f"correct {stack.layer_count_setting} in its config.json"
         else:
             many, hint = "weights in its layers that its class does not know", "merge adapters into the model first"
         raise UserError(f"{folder} has {many}, such as {max(inside)}", field=field, hint=hint)

@@ -28,7 +28,7 @@ class Cost(BaseModel):
         """What shares are shares of."""
         return self.fixed + sum(self.layers) if self.original is None else self.original
 
-    def times(self, factor: float) -> Cost:
+    def scaled(self, factor: float) -> Cost:
         original = None if self.original is None else self.original * factor
         return Cost(fixed=self.fixed * factor, layers=tuple(layer * factor for layer in self.layers), original=original)
 

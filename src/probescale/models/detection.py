@@ -58,7 +58,7 @@ def _second(config: PreTrainedConfig, stacks: dict[str, int]) -> Stack | None:
     for path, length in stacks.items():
         for name in ("decoder_layers", "num_decoder_layers"):
             if config.is_encoder_decoder and path.startswith("decoder.") and getattr(config, name, None) == length:
-                return Stack(path, layer_count=name)
+                return Stack(path, layer_count_setting=name)
     return None
 
 

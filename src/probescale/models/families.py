@@ -11,18 +11,20 @@ from probescale.models.family import Family, Stack
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-BERT = Stack("encoder.layer", "attention.output.dense", "output.dense", units=("intermediate.dense",))
+BERT = Stack("encoder.layer", "attention.output.dense", "output.dense", unit_projections=("intermediate.dense",))
 PHI3 = Stack("layers", "self_attn.o_proj", "mlp.down_proj")
 LLAMA = replace(
-    PHI3, by_head=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), units=("mlp.gate_proj", "mlp.up_proj")
+    PHI3,
+    head_projections=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+    unit_projections=("mlp.gate_proj", "mlp.up_proj"),
 )
 T5_BIAS = ("layer.0.SelfAttention.relative_attention_bias.weight",)
 T5_ENCODER = Stack(
     "encoder.block", "layer.0.SelfAttention.o", "layer.1.DenseReluDense.wo", first_block_only=T5_BIAS,
-    by_head=tuple(f"layer.0.SelfAttention.{part}" for part in "qkv"),
-    units=tuple(f"layer.1.DenseReluDense.{part}" for part in ("wi", "wi_0", "wi_1")), width="d_ff",
+    head_projections=tuple(f"layer.0.SelfAttention.{part}" for part in "qkv"),
+    unit_projections=tuple(f"layer.1.DenseReluDense.{part}" for part in ("wi", "wi_0", "wi_1")), width_setting="d_ff",
 )  # fmt: skip
-T5_DECODER = Stack("decoder.block", layer_count="num_decoder_layers", first_block_only=T5_BIAS)
+T5_DECODER = Stack("decoder.block", layer_count_setting="num_decoder_layers", first_block_only=T5_BIAS)
 
 
 def _bert(name: str, model_type: str = "", **rest: object) -> Family:
@@ -38,7 +40,7 @@ def _t5(name: str, backbone: str) -> Family:
     # of its token logits is exactly a linear head on the mean-pooled states.
     return Family(
         name, (name,), T5_ENCODER, decoder=T5_DECODER, embeddings=("shared",), pooling="mean",
-        backbone=backbone, classifier="AutoModelForTokenClassification", mean_of_token_logits=True,
+        backbone_class=backbone, classifier_class="AutoModelForTokenClassification", mean_of_token_logits=True,
     )  # fmt: skip
 
 
@@ -64,27 +66,27 @@ FAMILIES: dict[str, Family] = {
         _bert("xlm-roberta", positions_behind_padding=True),
         _bert("camembert", positions_behind_padding=True),
         Family("distilbert", ("distilbert",),
-               Stack("transformer.layer", "attention.out_lin", "ffn.lin2", units=("ffn.lin1",), width="hidden_dim")),
+               Stack("transformer.layer", "attention.out_lin", "ffn.lin2", unit_projections=("ffn.lin1",), width_setting="hidden_dim")),
         _bert("electra", embeddings=("embeddings", "embeddings_project")),
-        _bert("mpnet", stack=replace(BERT, attention="attention.attn.o"), positions_behind_padding=True),
+        _bert("mpnet", stack=replace(BERT, attention_output="attention.attn.o"), positions_behind_padding=True),
         _bert("deberta-v2", layer_1_stays=_convolution),
         Family("modernbert", ("modernbert",), Stack("layers", "attn.Wo", "mlp.Wo"), layer_1_stays=_no_first_norm),
         _t5("t5", "T5EncoderModel"),
         _t5("mt5", "MT5EncoderModel"),
         Family(
             "bart", ("bart",), pooling="mean",
-            stack=Stack("encoder.layers", "self_attn.out_proj", "fc2", units=("fc1",), width="encoder_ffn_dim"),
-            decoder=Stack("decoder.layers", layer_count="decoder_layers"),
+            stack=Stack("encoder.layers", "self_attn.out_proj", "fc2", unit_projections=("fc1",), width_setting="encoder_ffn_dim"),
+            decoder=Stack("decoder.layers", layer_count_setting="decoder_layers"),
             embeddings=("shared", "encoder.embed_positions", "encoder.layernorm_embedding",
                         "decoder.embed_positions", "decoder.layernorm_embedding"),
         ),
-        Family("gpt2", ("gpt2",), Stack("h", "attn.c_proj", "mlp.c_proj", units=("mlp.c_fc",), width="n_inner"),
-               embeddings=("wte", "wpe"), pooling="last", refuses=_scaled_by_depth),
+        Family("gpt2", ("gpt2",), Stack("h", "attn.c_proj", "mlp.c_proj", unit_projections=("mlp.c_fc",), width_setting="n_inner"),
+               embeddings=("wte", "wpe"), pooling="last", why_refused=_scaled_by_depth),
         Family("gpt-neox", ("gpt_neox",),
-               Stack("layers", "attention.dense", "mlp.dense_4h_to_h", units=("mlp.dense_h_to_4h",)),
+               Stack("layers", "attention.dense", "mlp.dense_4h_to_h", unit_projections=("mlp.dense_h_to_4h",)),
                embeddings=("embed_in",), pooling="last"),
         Family("opt", ("opt",), pooling="last",
-               stack=Stack("decoder.layers", "self_attn.out_proj", "fc2", units=("fc1",), width="ffn_dim"),
+               stack=Stack("decoder.layers", "self_attn.out_proj", "fc2", unit_projections=("fc1",), width_setting="ffn_dim"),
                embeddings=("decoder.embed_tokens", "decoder.embed_positions", "decoder.project_in")),
         _llama("llama"),
         _llama("mistral"),
@@ -92,7 +94,7 @@ FAMILIES: dict[str, Family] = {
         _llama("qwen3"),
         _llama("gemma2"),
         _llama("gemma3", "gemma3_text"),
-        replace(_llama("phi3"), stack=PHI3, heads_stay="queries, keys and values are one matrix in it"),
+        replace(_llama("phi3"), stack=PHI3, why_heads_are_fixed="queries, keys and values are one matrix in it"),
     )
 }  # fmt: skip
 
@@ -125,6 +127,6 @@ def find_family(config: PreTrainedConfig, *, field: str = "model.source") -> Fam
         family = detect_family(config, known=described, field=field)
     if family.count_layers(config) < 1:
         raise UserError("the model's config says that it has no layers", field=field)
-    if reason := family.refuses(config):
+    if reason := family.why_refused(config):
         raise UserError(f"this model cannot be cut: {reason}", field=field)
     return family

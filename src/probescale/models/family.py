@@ -28,18 +28,24 @@ class Stack:
     """Layers that run one after the other."""
 
     blocks: str  # path of the list of layers
-    attention: str = ""  # in a block: the projection of all heads' outputs
-    feed_forward: str = ""  # in a block: the last projection of the feed-forward part
-    layer_count: str = "num_hidden_layers"  # its name in the config; stock configs map their own names to this one
+    attention_output: str = ""  # in a block: the projection of all heads' outputs
+    feed_forward_output: str = ""  # in a block: the last projection of the feed-forward part
+    layer_count_setting: str = (
+        "num_hidden_layers"  # its name in the config; stock configs map their own names to this one
+    )
     first_block_only: tuple[str, ...] = ()  # weights that only the first block has, and that serve all blocks
-    by_head: tuple[str, ...] = ()  # in a block: queries, keys, values; where the config gives a head's width by itself
-    units: tuple[str, ...] = ()  # in a block: projections whose rows are feed-forward units (those that the block has)
-    width: str = "intermediate_size"  # the config's name of how many units each block has
+    head_projections: tuple[
+        str, ...
+    ] = ()  # in a block: queries, keys, values; where the config gives a head's width by itself
+    unit_projections: tuple[
+        str, ...
+    ] = ()  # in a block: projections whose rows are feed-forward units (those that the block has)
+    width_setting: str = "intermediate_size"  # the config's name of how many units each block has
 
     def count_layers(self, config: PreTrainedConfig) -> int:
-        return int(getattr(config, self.layer_count))
+        return int(getattr(config, self.layer_count_setting))
 
-    def of(self, model: PreTrainedModel) -> nn.ModuleList | None:
+    def find_in(self, model: PreTrainedModel) -> nn.ModuleList | None:
         """The layers in any stock class; None where the class does not have this stack (T5's encoder alone)."""
         import torch
 
@@ -58,12 +64,14 @@ class Family:
     embeddings: tuple[str, ...] = ("embeddings",)  # paths of everything before the first layer
     positions_behind_padding: bool = False  # RoBERTa's learned positions begin behind the padding token's number
     pooling: str = "cls"  # what a sentence probe looks at
-    backbone: str = "AutoModel"  # stock class without a head
-    classifier: str = "AutoModelForSequenceClassification"  # stock class with a sentence head
+    backbone_class: str = "AutoModel"  # stock class without a head
+    classifier_class: str = "AutoModelForSequenceClassification"  # stock class with a sentence head
     mean_of_token_logits: bool = False  # the classifier answers per token; the masked mean is the sentence's answer
     layer_1_stays: Rule = _never  # why the first layer has to stay the first
-    refuses: Rule = _never  # why a model with this config cannot be cut
-    heads_stay: str = HIDDEN_WIDE  # why heads cannot be dropped, where `stack.by_head` does not say how
+    why_refused: Rule = _never  # why a model with this config cannot be cut
+    why_heads_are_fixed: str = (
+        HIDDEN_WIDE  # why heads cannot be dropped, where `stack.head_projections` does not say how
+    )
     detected: bool = False  # found by looking at the model, not described here
 
     def count_layers(self, config: PreTrainedConfig) -> int:
@@ -81,11 +89,11 @@ class Family:
 
     def layers(self, model: PreTrainedModel) -> nn.ModuleList:
         """The layers of any stock class of this family."""
-        return cast("nn.ModuleList", self.stack.of(model))
+        return cast("nn.ModuleList", self.stack.find_in(model))
 
     def decoder_layers(self, model: PreTrainedModel) -> nn.ModuleList | None:
         """The second stack, where this class has one."""
-        return self.decoder.of(model) if self.decoder else None
+        return self.decoder.find_in(model) if self.decoder else None
 
     def sentence_logits(self, logits: Tensor, attention_mask: Tensor) -> Tensor:
         """(batch, classes), from what the classifier returns."""

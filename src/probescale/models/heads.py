@@ -34,13 +34,13 @@ def stock_class_name(family: Family, config: PreTrainedConfig, head: Head) -> st
     if not family.mean_of_token_logits:
         sentence = auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
     names = {
-        "none": {} if family.backbone != "AutoModel" else auto.MODEL_MAPPING_NAMES,
+        "none": {} if family.backbone_class != "AutoModel" else auto.MODEL_MAPPING_NAMES,
         "sentence": sentence,
         "token": auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES,
         "regression": sentence,
         "lm": generation if family.decoder else causal if family.pooling == "last" else masked,
     }[head]
-    name = names.get(config.model_type, family.backbone if head == "none" else None)
+    name = names.get(config.model_type, family.backbone_class if head == "none" else None)
     return name[0] if isinstance(name, tuple) else name
 
 

@@ -21,10 +21,10 @@ def cut_config(config: C, family: Family, kept: Sequence[int], decoder: Sequence
     for name in per_layer_settings(config, family):
         values = getattr(config, name)
         setattr(cut, name, type(values)(values[layer - 1] for layer in kept))
-    setattr(cut, family.stack.layer_count, len(kept))
+    setattr(cut, family.stack.layer_count_setting, len(kept))
     if family.decoder:
         if decoder is not None:
-            setattr(cut, family.decoder.layer_count, len(decoder))
+            setattr(cut, family.decoder.layer_count_setting, len(decoder))
         # The stock cache for generation asks for this name; T5's has another, and the encoder's count would be used.
         cut.decoder_layers = family.decoder.count_layers(cut)
     return cut

@@ -139,7 +139,7 @@ def load_as_saved(
     files = weight_files(folder, allow_pickle=allow_pickle, field=field)
     dtype = stored_dtype(files, field=field) if dtype == "auto" else dtype
     load = partial(_load, folder=folder, family=family, allow_pickle=allow_pickle, field=field, dtype=dtype)
-    bare = getattr(transformers, family.backbone)
+    bare = getattr(transformers, family.backbone_class)
     saved_as = bare if encoder_only else _saved_class(config, family, folder)
     model, info = load(saved_as)
     if saved_as is not bare and any(not name.startswith(backbone_prefix(model)) for name in info["missing_keys"]):
@@ -165,7 +165,7 @@ def _saved_class(config: PreTrainedConfig, family: Family, folder: Path) -> type
         return named
     generates = family.pooling == "last" or family.decoder is not None
     known = stock_class_name(family, config, "lm" if generates else "none")
-    return getattr(transformers, known or "", getattr(transformers, family.backbone))
+    return getattr(transformers, known or "", getattr(transformers, family.backbone_class))
 
 
 def _tell_left_out(unexpected: Iterable[str], model: PreTrainedModel) -> None:

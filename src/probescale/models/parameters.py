@@ -25,14 +25,14 @@ class Parameters(BaseModel):
 
     @property
     def total(self) -> int:
-        return self.of(self.every)
+        return self.of(self.all_layers)
 
     @property
-    def every(self) -> range:
+    def all_layers(self) -> range:
         return range(1, len(self.layers) + 1)
 
     @property
-    def smallest(self) -> int:
+    def minimum(self) -> int:
         """Parameters of the smallest subnetwork there is: one layer, or those that have to stay."""
         return self.of(self.fixed) if self.fixed else self.of([]) + min(self.layers)
 
@@ -51,4 +51,4 @@ class Parameters(BaseModel):
     def ratios(self, kept: Sequence[int]) -> tuple[float, float]:
         """Share of the original's parameters, and of its parameters in layers."""
         whole = self.original or self
-        return self.of(kept) / whole.total, self.in_layers(kept) / whole.in_layers(self.every)
+        return self.of(kept) / whole.total, self.in_layers(kept) / whole.in_layers(self.all_layers)

@@ -69,7 +69,7 @@ class Measurer:
 
     @property
     def original(self) -> Subset:
-        return tuple(self.parameters.every)
+        return tuple(self.parameters.all_layers)
 
     def measure(
         self,

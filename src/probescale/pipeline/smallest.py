@@ -136,7 +136,7 @@ def _candidates(
 ) -> dict[int, Selection]:
     """What the strategy keeps at every number of layers that has the wished structure; and all of them."""
     structure, evidence = structure_of(config.selection), evidence_of(scores)
-    every, name = tuple(parameters.every), config.selection.strategy
+    every, name = tuple(parameters.all_layers), config.selection.strategy
     sizes = structure.also(parameters.fixed).sizes(scores.layers)
     found = {
         k: select(evidence, parse_budget(k=k), parameters, name, made, structure=structure)

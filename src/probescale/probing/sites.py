@@ -40,7 +40,7 @@ def sites_of(loaded: LoadedModel, granularity: Sequence[Granularity]) -> list[Si
     width = backbone(loaded.model).config.hidden_size
     sites = [Site("embeddings", 0, width, blocks[0], at_input=True)]
     stack = family.stack
-    if set(granularity) - {"layer"} and not (stack.attention and stack.feed_forward):
+    if set(granularity) - {"layer"} and not (stack.attention_output and stack.feed_forward_output):
         raise UserError(
             f'nobody has described where a layer of "{family.name}" has its attention and feed-forward part',
             field="probing.granularity",
@@ -49,10 +49,10 @@ def sites_of(loaded: LoadedModel, granularity: Sequence[Granularity]) -> list[Si
     for number, block in enumerate(blocks, 1):
         sites.append(Site("layer", number, width, block))
         if "sublayer" in granularity:
-            for part, path in (("attention", stack.attention), ("feed_forward", stack.feed_forward)):
+            for part, path in (("attention", stack.attention_output), ("feed_forward", stack.feed_forward_output)):
                 sites.append(Site(part, number, width, block.get_submodule(path)))
         if "head" in granularity:
-            attention = block.get_submodule(stack.attention)
+            attention = block.get_submodule(stack.attention_output)
             sites.append(Site("heads", number, _width_in(attention), attention, at_input=True))
     return sites
 

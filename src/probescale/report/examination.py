@@ -74,7 +74,7 @@ def examine(source: str, revision: str | None = None, *, prove: bool = False) ->
         layers_at=_in_class(bare, family.stack.blocks),
         decoder_layers=len(decoder) if decoder is not None else 0,
         decoder_at=family.decoder.blocks if decoder is not None and family.decoder else "",
-        parts_at=(family.stack.attention, family.stack.feed_forward),
+        parts_at=(family.stack.attention_output, family.stack.feed_forward_output),
         longest_input=family.longest_input(config),
         parameters=parameters,
         components=_components(bare),
@@ -158,7 +158,7 @@ def _notes(what: Architecture, parameters: Parameters) -> Iterator[str]:
         yield "A decoder: a text is read at its last token; where there is no padding token, the end token serves."
     yield (
         f"The embeddings are {parameters.embeddings / parameters.total:.0%} of the parameters: with a single layer it "
-        f"is {parameters.total / parameters.smallest:.1f} times smaller."
+        f"is {parameters.total / parameters.minimum:.1f} times smaller."
     )
     yield _about_heads(what)
     yield (

@@ -58,7 +58,7 @@ def plan(
 ) -> Plan:
     """Per number of layers: what it has and costs; and the most that fit the budget, or why none does."""
     parameters, layers = facts.parameters, len(facts.parameters.layers)
-    megabytes = parameter_cost(parameters).times(BYTES[dtype] / 1e6)
+    megabytes = parameter_cost(parameters).scaled(BYTES[dtype] / 1e6)
     known: dict[Unit, Cost | None] = {"gflops": facts.gflops, "megabytes": megabytes, "milliseconds": milliseconds}
     costs: dict[Unit, Cost] = {unit: cost for unit, cost in known.items() if cost is not None}
     fits, why_not = _fits(budget, parameters, costs) if budget else (None, [])
@@ -115,7 +115,7 @@ def _notes(facts: Facts) -> Sequence[str]:
         notes.append(f"The decoder's {len(parameters.decoder)} layers are kept whole here.")
     share = parameters.embeddings / parameters.total
     if share > 0.1:
-        most = parameters.total / parameters.smallest
+        most = parameters.total / parameters.minimum
         notes.append(
             f"The embeddings are {share:.0%} of it: dropping layers alone makes it at most {most:.1f} times smaller."
         )

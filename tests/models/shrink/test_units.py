@@ -70,7 +70,7 @@ def held(of: LoadedModel, count: int, scores: Sequence[np.ndarray], values: Sequ
 
         return hook
 
-    outs = [block.get_submodule(of.family.stack.feed_forward) for block in of.family.layers(of.model)]
+    outs = [block.get_submodule(of.family.stack.feed_forward_output) for block in of.family.layers(of.model)]
     with removing_hooks([out.register_forward_pre_hook(hold(number)) for number, out in enumerate(outs)]):
         yield
 
@@ -81,7 +81,7 @@ def test_the_cut_is_the_parent_with_units_held(name):
     before = {key: weight.clone() for key, weight in parent.model.state_dict().items()}
     inputs = example_inputs(parent.model, parent.family)
     scores, means = drawn(parent), drawn(parent, 1)
-    out = parent.family.layers(parent.model)[0].get_submodule(parent.family.stack.feed_forward)
+    out = parent.family.layers(parent.model)[0].get_submodule(parent.family.stack.feed_forward_output)
     folded = getattr(out, "bias", None) is not None
     whole = states(parent.model, inputs)
     with held(parent, KEPT, scores, means if folded else [0 * row for row in means]):
@@ -93,7 +93,9 @@ def test_the_cut_is_the_parent_with_units_held(name):
     assert type(child.model) is type(parent.model)
     torch.testing.assert_close(states(child.model, inputs), wanted, atol=1e-5, rtol=1e-4)
     assert all(torch.equal(before[key], weight) for key, weight in parent.model.state_dict().items())
-    assert getattr(child.model.config, parent.family.stack.width) == KEPT == count_units(child.model, child.family)
+    assert (
+        getattr(child.model.config, parent.family.stack.width_setting) == KEPT == count_units(child.model, child.family)
+    )
     lost = (count_units(parent.model, parent.family) - KEPT) * parameters_per_unit(parent.model, parent.family)
     old, new = (count_parameters(of.model, of.family).layers for of in (parent, child))
     assert [a - b for a, b in zip(old, new, strict=True)] == [lost] * parent.layers
@@ -122,7 +124,7 @@ def test_scores_are_of_real_tokens(name):
     parent = loaded(name)
     found = score_units(parent, TEXTS, batch_tokens=16)
     seen: list[torch.Tensor] = []
-    out = parent.family.layers(parent.model)[1].get_submodule(parent.family.stack.feed_forward)
+    out = parent.family.layers(parent.model)[1].get_submodule(parent.family.stack.feed_forward_output)
     with removing_hooks([out.register_forward_pre_hook(lambda _m, args: seen.append(args[0].flatten(0, -2)))]):
         for text in TEXTS:
             states(parent.model, dict(parent.tokenizer(text, return_tensors="pt")))

@@ -44,21 +44,21 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     )
     faults = {name: sorted(map(str, info[name])) for name in ("missing_keys", "unexpected_keys", "mismatched_keys")}
     inputs = load_file(job["inputs"])
-    found = outputs_of(model.eval(), inputs, job["stacks"])
+    found = collect_outputs(model.eval(), inputs, job["stacks"])
     facts = {"faults": faults, "parameters": sum(p.numel() for p in model.parameters())}
     facts["buffers"] = sorted(name for name, _ in model.named_buffers())
-    facts["settings"] = {path: [settings_of(block) for block in model.get_submodule(path)] for path in job["stacks"]}
+    facts["settings"] = {path: [read_settings(block) for block in model.get_submodule(path)] for path in job["stacks"]}
     tokenizer = transformers.AutoTokenizer.from_pretrained(
         job["folder"], local_files_only=True, trust_remote_code=False
     )
     facts["tokens"] = tokenizer(job["text"])["input_ids"]
     if job["generate"]:
-        facts["cache"] = cache_gap(model, inputs, job["stacks"])
+        facts["cache"] = measure_cache_difference(model, inputs, job["stacks"])
     save_file({name: tensor.contiguous() for name, tensor in found.items()}, f"{job['out']}.safetensors")
     return facts
 
 
-def outputs_of(model: Any, inputs: dict[str, Tensor], stacks: list[str]) -> dict[str, Tensor]:  # noqa: ANN401 - any model
+def collect_outputs(model: Any, inputs: dict[str, Tensor], stacks: list[str]) -> dict[str, Tensor]:  # noqa: ANN401 - any model
     """Everything a model answers as numbers, and the states that come out of each stack of layers."""
     found: dict[str, Tensor] = {}
 
@@ -76,7 +76,7 @@ def outputs_of(model: Any, inputs: dict[str, Tensor], stacks: list[str]) -> dict
     return {name: value.clone() for name, value in found.items() if value.is_floating_point()}
 
 
-def settings_of(block: nn.Module) -> dict[str, str]:
+def read_settings(block: nn.Module) -> dict[str, str]:
     """What a block was built with: windows, kinds of attention, scales. Not its number, which a cut changes."""
     return {
         f"{path}.{name}": repr(value)
@@ -86,7 +86,7 @@ def settings_of(block: nn.Module) -> dict[str, str]:
     }
 
 
-def cache_gap(model: Any, inputs: dict[str, Tensor], stacks: list[str]) -> float:  # noqa: ANN401
+def measure_cache_difference(model: Any, inputs: dict[str, Tensor], stacks: list[str]) -> float:  # noqa: ANN401
     """Generate with the cache; the largest difference from one pass over the same tokens without it, relative."""
     first = {name: value[:1] for name, value in inputs.items() if name != "decoder_input_ids"}
     with torch.inference_mode(), computing_in_float32(model, stacks):

@@ -21,7 +21,7 @@ from transformers import PreTrainedModel
 from probescale.errors import NOT_UNDERSTOOD, ProofFailed
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
-from probescale.models.proof import child as fresh
+from probescale.models.proof import child
 from probescale.models.proof.reference import Reference, find_stack_paths, run_model
 from probescale.models.tokenizers import reset_tokenizer
 from probescale.utils.files import Record
@@ -29,7 +29,7 @@ from probescale.utils.progress import spinner
 
 CACHE_TOLERANCE = 1e-3  # one token at a time adds up in another order
 # Looking for garbage while libraries are imported would take a second.
-START = "import gc, sys; gc.disable(); exec(compile(open(sys.argv.pop(1)).read(), 'fresh.py', 'exec'))"
+LAUNCHER = "import gc, sys; gc.disable(); exec(compile(open(sys.argv.pop(1)).read(), 'child.py', 'exec'))"
 TEXT = "The 3 naïve foxes' plan, (un)like others: jump!"
 
 
@@ -92,7 +92,7 @@ def prove_folders(checks: Sequence[ProofJob]) -> list[Proof | ProofFailed]:
         outs = [Path(scratch) / str(number) for number in range(len(checks))]
         jobs = [_job(check, out) for check, out in zip(checks, outs, strict=True)]
         (Path(scratch) / "jobs.json").write_text(json.dumps(jobs), encoding="utf-8")
-        done = run_fresh(scratch)
+        done = run_child(scratch)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
             hint = "it was killed; is there enough memory?" if done.returncode < 0 else NOT_UNDERSTOOD
@@ -100,9 +100,9 @@ def prove_folders(checks: Sequence[ProofJob]) -> list[Proof | ProofFailed]:
         return [_judged(check, out) for check, out in zip(checks, outs, strict=True)]
 
 
-def run_fresh(scratch: str) -> subprocess.CompletedProcess[str]:
+def run_child(scratch: str) -> subprocess.CompletedProcess[str]:
     """The program, with jobs.json of a folder that holds nothing else to import by mistake."""
-    command = [sys.executable, "-c", START, fresh.__file__, "jobs.json"]
+    command = [sys.executable, "-c", LAUNCHER, child.__file__, "jobs.json"]
     return subprocess.run(command, capture_output=True, text=True, cwd=scratch, check=False)
 
 

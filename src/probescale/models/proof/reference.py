@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from probescale.errors import ProofFailed, first_line
 from probescale.models.block_calls import input_state, record_calls, removing_hooks
 from probescale.models.family import Family, backbone_prefix
-from probescale.models.proof import child as fresh
+from probescale.models.proof import child
 
 TOLERANCE = 1e-5  # of the largest number: the same operations on the same weights
 NARROW_TOLERANCE = 1e-4  # the same where matrices have lost columns: sums are added up in another order
@@ -36,7 +36,9 @@ class Reference:
 
 def find_stack_paths(model: PreTrainedModel, family: Family) -> list[str]:
     """Full paths of the stacks that this class has."""
-    stacks = [stack for stack in (family.stack, family.decoder) if stack is not None and stack.of(model) is not None]
+    stacks = [
+        stack for stack in (family.stack, family.decoder) if stack is not None and stack.find_in(model) is not None
+    ]
     return [f"{backbone_prefix(model)}{stack.blocks}" for stack in stacks]
 
 
@@ -117,7 +119,7 @@ def heads_silenced(model: PreTrainedModel, family: Family, heads: Mapping[int, S
 
         return projection.register_forward_pre_hook(hook)
 
-    blocks, path = family.layers(model), family.stack.attention
+    blocks, path = family.layers(model), family.stack.attention_output
     with removing_hooks([silence(blocks[layer - 1].get_submodule(path), kept) for layer, kept in heads.items()]):
         yield
 
@@ -127,7 +129,7 @@ def _stacks(model: PreTrainedModel, family: Family) -> list[nn.ModuleList]:
 
 
 def _settings(stacks: list[tuple[nn.ModuleList, list[int]]]) -> list[dict[str, str]]:
-    return [fresh.settings_of(blocks[number - 1]) for blocks, kept in stacks for number in kept]
+    return [child.read_settings(blocks[number - 1]) for blocks, kept in stacks for number in kept]
 
 
 def _tolerance(model: PreTrainedModel, whole: bool) -> float:
@@ -138,7 +140,7 @@ def _tolerance(model: PreTrainedModel, whole: bool) -> float:
 def run_model(model: PreTrainedModel, family: Family, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     there = {name: value.to(model.device) for name, value in inputs.items()}
     try:
-        found = fresh.outputs_of(model, there, find_stack_paths(model, family))
+        found = child.collect_outputs(model, there, find_stack_paths(model, family))
     except Exception as error:  # a class that cannot take plain tokens, or runs its blocks in a way of its own
         raise ProofFailed(f"{type(model).__name__} cannot be run on plain tokens: {first_line(error)}") from error
     return {name: value.cpu() for name, value in found.items()}
@@ -165,7 +167,7 @@ def _by_hand(
         for blocks, kept in stacks:
             wiring = record_calls(list(blocks), lambda: run_model(model, family, inputs))
             state = wiring.embedded
-            with torch.inference_mode(), fresh.computing_in_float32(model, find_stack_paths(model, family)):
+            with torch.inference_mode(), child.computing_in_float32(model, find_stack_paths(model, family)):
                 for layer in kept:
                     state = wiring.run_block(layer, state)
             replaced.callback(_replace_output(blocks[-1], state).remove)

@@ -39,7 +39,7 @@ def why_width_is_fixed(family: Family) -> str:
     """Why no feed-forward unit of this model can be dropped; nothing where some can."""
     if family.detected:
         return "nobody has described where its layers have their feed-forward units"
-    return "" if family.stack.units else "gates and units are one matrix in its stock class"
+    return "" if family.stack.unit_projections else "gates and units are one matrix in its stock class"
 
 
 def count_units(model: PreTrainedModel, family: Family) -> int:
@@ -77,7 +77,7 @@ def score_units(
         return lambda _module, args: sums[number].add(args[0], mask)
 
     tokens = tokenize(loaded.tokenizer, texts, pairs, max_length)
-    outs = [block.get_submodule(stack.feed_forward) for block in blocks]
+    outs = [block.get_submodule(stack.feed_forward_output) for block in blocks]
     handles = [out.register_forward_pre_hook(hook(number)) for number, out in enumerate(outs)]  # type: ignore[arg-type]
     with removing_hooks(handles), torch.inference_mode(), progress("feed-forward units", len(tokens)) as advance:
         for batch, padded in padded_batches(loaded.tokenizer, tokens, batch_tokens):
@@ -103,7 +103,7 @@ def keep_units(
     for number, block in enumerate(loaded.family.layers(parent)):
         prefix = f"{backbone_prefix(parent)}{stack.blocks}.{number}."
         best = np.sort(np.argsort(-scores[number], kind="stable")[:count])  # among equals the first
-        bias = weights.get(f"{prefix}{stack.feed_forward}.bias")
+        bias = weights.get(f"{prefix}{stack.feed_forward_output}.bias")
         if means is not None and bias is not None:
             bias += _dropped_on_average(*_out(block, stack), best, means[number]).to(bias)
         kept = torch.from_numpy(best).to(parent.device)
@@ -136,19 +136,19 @@ class _Sums:
 
 def _out(block: nn.Module, stack: Stack) -> tuple[Tensor, int]:
     """The weight of the projection out of the feed-forward part, and which of its axes has the units."""
-    out = block.get_submodule(stack.feed_forward)
+    out = block.get_submodule(stack.feed_forward_output)
     return out.get_parameter("weight").detach(), 0 if isinstance(out, Conv1D) else 1
 
 
 def _cut_weights(block: nn.Module, stack: Stack) -> Iterator[tuple[str, int]]:
     """Weights of a block that units have a part in: name, and the axis of the units."""
     modules = dict(block.named_modules())
-    for path in stack.units:
+    for path in stack.unit_projections:
         if path in modules:
             yield f"{path}.weight", 1 if isinstance(modules[path], Conv1D) else 0
             if getattr(modules[path], "bias", None) is not None:
                 yield f"{path}.bias", 0
-    yield f"{stack.feed_forward}.weight", _out(block, stack)[1]
+    yield f"{stack.feed_forward_output}.weight", _out(block, stack)[1]
 
 
 def _column_lengths(weight: Tensor, axis: int) -> np.ndarray:
@@ -165,7 +165,7 @@ def _dropped_on_average(weight: Tensor, axis: int, kept: np.ndarray, means: np.n
 
 def _with_width(config: PreTrainedConfig, stack: Stack, count: int) -> PreTrainedConfig:
     cut = copy.deepcopy(config)
-    setattr(cut, stack.width, count)
+    setattr(cut, stack.width_setting, count)
     return cut
 
 
