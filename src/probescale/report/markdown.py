@@ -105,10 +105,11 @@ def _tagging(task: Task) -> str:
 
 def _mean_of_tokens(task: Task, family: Family) -> str:
     what, answer = ("number is", "numbers") if task.kind == "number" else ("logits are", "logits")
+    stock = family.classifier_class
     code = _python(
-        f"from transformers import {family.classifier_class}, AutoTokenizer",
+        f"from transformers import {stock}, AutoTokenizer",
         "",
-        f'model, tokenizer = {family.classifier_class}.from_pretrained("model"), AutoTokenizer.from_pretrained("model")',
+        f'model, tokenizer = {stock}.from_pretrained("model"), AutoTokenizer.from_pretrained("model")',
         'batch = tokenizer(["some text"], padding=True, return_tensors="pt")',
         'mask = batch["attention_mask"].unsqueeze(-1)',
         f"{answer} = (model(**batch).logits * mask).sum(1) / mask.sum(1)",

@@ -93,9 +93,8 @@ def test_the_cut_is_the_parent_with_units_held(name):
     assert type(child.model) is type(parent.model)
     torch.testing.assert_close(states(child.model, inputs), wanted, atol=1e-5, rtol=1e-4)
     assert all(torch.equal(before[key], weight) for key, weight in parent.model.state_dict().items())
-    assert (
-        getattr(child.model.config, parent.family.stack.width_setting) == KEPT == count_units(child.model, child.family)
-    )
+    assert getattr(child.model.config, parent.family.stack.width_setting) == KEPT
+    assert count_units(child.model, child.family) == KEPT
     lost = (count_units(parent.model, parent.family) - KEPT) * parameters_per_unit(parent.model, parent.family)
     old, new = (count_parameters(of.model, of.family).layers for of in (parent, child))
     assert [a - b for a, b in zip(old, new, strict=True)] == [lost] * parent.layers
