@@ -130,12 +130,12 @@ def ask_teacher(job: Job, measurer: Any) -> None:  # noqa: ANN401 - Measurer, im
 
     from probescale.pipeline.evaluation import TEACHER
     from probescale.pipeline.folder import INNER
-    from probescale.recovery.teacher import taught
+    from probescale.recovery.teacher import load_teacher
 
     with FileLock(WORK / job.study / "asking.lock"):
         if not (_work(job) / INNER / TEACHER).exists():
             own = _work(replace(job, recipe="short")) / INNER / TEACHER
-            measurer._teach(taught(measurer.loaded, own))
+            measurer._teach(load_teacher(measurer.loaded, own))
 
 
 def plan_of(job: Job) -> tuple[Any, tuple[int, ...]]:

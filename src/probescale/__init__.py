@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from probescale.probing.score_files import load_scores as load_scores
     from probescale.probing.scores import ProbeScores as ProbeScores
     from probescale.probing.scores import relevance as relevance
+    from probescale.recovery.fine_tuning import fine_tune as fine_tune
     from probescale.recovery.predict import predict as predict
-    from probescale.recovery.recover import recover as recover
     from probescale.recovery.result import RunResult as RunResult
     from probescale.report.examination import examine as examine
     from probescale.selection.budget import parse_budget as parse_budget
@@ -73,7 +73,7 @@ _HOMES = {
     "load_scores": "probing.score_files",
     "relevance": "probing.scores",
     "predict": "recovery.predict",
-    "recover": "recovery.recover",
+    "fine_tune": "recovery.fine_tuning",
     "RunResult": "recovery.result",
     "parse_budget": "selection.budget",
     "Selection": "selection.select",

@@ -22,9 +22,9 @@ from probescale.models.loading import load_as_saved, load_classifier
 from probescale.models.memory import BatchSplitter
 from probescale.probing.cache import Store
 from probescale.probing.represent import Request, represent
-from probescale.recovery import recover as recovery
+from probescale.recovery import fine_tuning
 from probescale.recovery.predict import predict
-from probescale.recovery.teacher import teach
+from probescale.recovery.teacher import record_teacher_outputs
 from probescale.tasks.data import Examples, TaggedSentences
 
 ROWS = labelled_rows(40)
@@ -97,12 +97,12 @@ def test_training_takes_the_same_steps(model_folder, tmp_path, kind):
     recipe = RecoveryConfig(epochs=1, batch_size=8, learning_rate=1e-3, dropout=0.0, states=0.5)
     source = str(model_folder("bert"))
     teacher = load_classifier(source, None, data.names, 1, head=head)
-    lessons = teach(teacher, data, None, tmp_path / "teacher", states=True)
+    outputs = record_teacher_outputs(teacher, data, None, tmp_path / "teacher", states=True)
     results = []
     for rows in (8, 3):
         loaded = load_classifier(source, None, data.names, 0, head=head)
         tried = at_most(loaded.model, rows)
-        losses = recovery.recover(loaded, data, recipe, lessons=lessons, kept=(1, 2, 3, 4))
+        losses = fine_tuning.fine_tune(loaded, data, recipe, teacher=outputs, kept=(1, 2, 3, 4))
         results.append((losses, {name: value.clone() for name, value in loaded.model.state_dict().items()}))
     assert tried[:3] == [8, 4, 2]
     assert max(tried[3:]) == 2

@@ -18,7 +18,7 @@ from probescale.models.families import FAMILIES
 from probescale.models.loading import load_as_saved, load_classifier, read_config
 from probescale.models.proof.twin import build_twin, build_twin_tokenizer
 from probescale.models.surgery import keep_layers
-from probescale.recovery.recover import recover
+from probescale.recovery.fine_tuning import fine_tune
 from probescale.tasks.data import load_rows
 
 
@@ -55,7 +55,7 @@ def test_a_cut_and_a_trained_model_have_fingerprints_of_their_own(folder):
     cut, whole = keep_layers(parent, (1, 2)), keep_layers(parent, tuple(range(1, parent.layers + 1)))
     assert whole.fingerprint == parent.fingerprint != cut.fingerprint
     before = cut.fingerprint
-    recover(cut, load_rows([("a good film", "a"), ("a bad film", "b")] * 8), RecoveryConfig(epochs=1, batch_size=8))
+    fine_tune(cut, load_rows([("a good film", "a"), ("a bad film", "b")] * 8), RecoveryConfig(epochs=1, batch_size=8))
     assert cut.fingerprint != before
 
 

@@ -207,15 +207,15 @@ def test_a_pair_task_with_a_tagging_probe(model_folder, tmp_path):
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(bert_run, tmp_path, monkeypatch):
     path, out = bert_run
     calls = []
-    recover = measuring.recover
+    fine_tune = measuring.fine_tune
 
     def cut_off(*args, **kwargs):
         calls.append(kwargs["title"])
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return recover(*args, **kwargs)
+        return fine_tune(*args, **kwargs)
 
-    monkeypatch.setattr(measuring, "recover", cut_off)
+    monkeypatch.setattr(measuring, "fine_tune", cut_off)
     with pytest.raises(KeyboardInterrupt):
         pipeline.run(load_config(path), tmp_path / "cut")
     assert not (tmp_path / "cut").exists()
@@ -230,12 +230,12 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(bert_run, tmp
 
 def test_training_that_goes_astray_is_refused_and_leaves_nothing(model_folder, task_files, tmp_path, monkeypatch):
     def astray(loaded, *args, **kwargs):
-        recover(loaded, *args, **kwargs)
+        fine_tune(loaded, *args, **kwargs)
         next(loaded.model.parameters()).data.fill_(float("nan"))
-        return recover(loaded, *args, **kwargs)
+        return fine_tune(loaded, *args, **kwargs)
 
-    recover = measuring.recover
-    monkeypatch.setattr(measuring, "recover", astray)
+    fine_tune = measuring.fine_tune
+    monkeypatch.setattr(measuring, "fine_tune", astray)
     raw = raw_config(model_folder("bert"), task_files) | {"recovery": {"epochs": 1}}
     with pytest.raises(UserError, match=r"recovery\.learning_rate"):
         pipeline.run(check(raw), tmp_path / "out")
@@ -263,7 +263,7 @@ def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, mon
     (stale / ".work").mkdir()
     (stale / ".work" / "identity.json").write_text("{}")
     (stale / "scores.json").write_text("{}")
-    monkeypatch.setattr(measuring, "recover", lambda *_, **__: ())
+    monkeypatch.setattr(measuring, "fine_tune", lambda *_, **__: ())
     result = pipeline.run(load_config(path), tmp_path / "new")
     assert result.original.params > 0
 
@@ -292,7 +292,7 @@ def test_the_steps_one_by_one(bert_run, tmp_path):
     scores = probescale.probe(loaded, task, config)
     selection = probescale.select(scores.relevance, probescale.parse_budget("90%"), scores.parameters)
     small = probescale.keep_layers(loaded, selection.kept)
-    probescale.recover(small, task.train, config.recovery, max_length=32)
+    probescale.fine_tune(small, task.train, config.recovery, max_length=32)
     accuracy = (probescale.predict(small, task.dev, max_length=32) == task.gold).mean()
     probescale.save_model(small, {"kept": selection.kept}, tmp_path / "small")
     assert accuracy > 0.7

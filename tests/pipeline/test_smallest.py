@@ -13,8 +13,8 @@ from helpers.models import LAYERS
 from probescale.errors import UserError
 from probescale.pipeline import evaluation as measuring
 from probescale.pipeline.smallest import parse_share
-from probescale.recovery.trace import Trace, Trial
-from probescale.report.tables import trace_notes
+from probescale.recovery.smallest import SearchStep, SmallestSearch
+from probescale.report.tables import search_notes
 from probescale.selection.bracket import trials_for
 
 MOST_TRIALS = trials_for(LAYERS - 1) + 1
@@ -40,25 +40,27 @@ def read(folder):
     return json.loads((folder / "smallest.json").read_text())
 
 
-def check_trace(trace):
+def check_search(search):
     """What holds for every search."""
-    original, *others = trace["trials"]
+    original, *others = search["trials"]
     assert original["kept"] == list(range(1, LAYERS + 1))
     assert original["expected"] is None
     assert original["enough"]
-    assert trace["wanted"] == pytest.approx(trace["keep"] * original["value"])
-    assert len(trace["trials"]) <= MOST_TRIALS
-    kept = [tuple(trial["kept"]) for trial in trace["trials"]]
+    assert search["wanted"] == pytest.approx(search["keep"] * original["value"])
+    assert len(search["trials"]) <= MOST_TRIALS
+    kept = [tuple(trial["kept"]) for trial in search["trials"]]
     assert len(set(kept)) == len(kept)
-    for trial in trace["trials"]:
-        assert trial["enough"] == (trial["value"] >= trace["wanted"])
+    for trial in search["trials"]:
+        assert trial["enough"] == (trial["value"] >= search["wanted"])
         assert trial["retention"] == pytest.approx(trial["value"] / original["value"])
     assert all(trial["expected"] is not None for trial in others)
-    enough = [trial["kept"] for trial in trace["trials"] if trial["enough"]]
-    assert trace["answer"] == min(enough, key=len), "the answer was measured, and no smaller one that was measured does"
-    below = [trial["enough"] for trial in others if len(trial["kept"]) == len(trace["answer"]) - 1]
-    assert trace["bracketed"]
-    assert below == ([] if len(trace["answer"]) == 1 else [False])
+    enough = [trial["kept"] for trial in search["trials"] if trial["enough"]]
+    assert search["answer"] == min(enough, key=len), (
+        "the answer was measured, and no smaller one that was measured does"
+    )
+    below = [trial["enough"] for trial in others if len(trial["kept"]) == len(search["answer"]) - 1]
+    assert search["bracketed"]
+    assert below == ([] if len(search["answer"]) == 1 else [False])
 
 
 @pytest.fixture
@@ -67,18 +69,18 @@ def stop_at(monkeypatch):
 
     def patch(number, *, train=True):
         begun = []
-        recover = measuring.recover
+        fine_tune = measuring.fine_tune
 
         def stop(*args, **kwargs):
             begun.append(kwargs["title"])
             if len(begun) == number:
                 signal.raise_signal(signal.SIGINT)
             if train:
-                return recover(*args, **kwargs)
+                return fine_tune(*args, **kwargs)
             args[0].model.classifier.weight.data.zero_()  # one answer to all
             return ()
 
-        monkeypatch.setattr(measuring, "recover", stop)
+        monkeypatch.setattr(measuring, "fine_tune", stop)
         return begun
 
     return patch
@@ -96,19 +98,19 @@ def test_a_search_that_was_stopped_goes_on_to_a_measured_answer(cli, config, tmp
     assert found.code == 0, found.err
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
-    trace = read(tmp_path / "out")
-    check_trace(trace)
-    assert trace["keep"] == 0.9
+    search = read(tmp_path / "out")
+    check_search(search)
+    assert search["keep"] == 0.9
     assert begun.count("fine-tuning: original") == 1, "what was finished is not trained again"
     assert begun[1] == begun[2], "the one that was stopped is"
-    assert len(begun) == len(trace["trials"]) + 1
+    assert len(begun) == len(search["trials"]) + 1
 
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out" / "model")
-    assert model.config.num_hidden_layers == len(trace["answer"])
+    assert model.config.num_hidden_layers == len(search["answer"])
     record = json.loads((tmp_path / "out" / "model" / "probescale.json").read_text())
     selection = json.loads((tmp_path / "out" / "selection.json").read_text())
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
-    assert record["kept"] == selection["kept"] == metrics["subnetwork"]["kept"] == trace["answer"]
+    assert record["kept"] == selection["kept"] == metrics["subnetwork"]["kept"] == search["answer"]
     assert metrics["subnetwork"]["value"] >= 0.9 * metrics["original"]["value"]
     assert {"scores.json", "config.yaml", "report.md"} <= {path.name for path in (tmp_path / "out").iterdir()}
     assert "enough" in found.out
@@ -117,19 +119,19 @@ def test_a_search_that_was_stopped_goes_on_to_a_measured_answer(cli, config, tmp
 @pytest.mark.slow
 def test_all_of_the_metric_may_need_the_original(cli, config, tmp_path, monkeypatch):
     """Only the whole model is trained here, so that every smaller one is worse."""
-    recover = measuring.recover
+    fine_tune = measuring.fine_tune
 
     def only_the_original(*args, **kwargs):
-        return recover(*args, **kwargs) if kwargs["title"] == "fine-tuning: original" else ()
+        return fine_tune(*args, **kwargs) if kwargs["title"] == "fine-tuning: original" else ()
 
-    monkeypatch.setattr(measuring, "recover", only_the_original)
+    monkeypatch.setattr(measuring, "fine_tune", only_the_original)
     options = ["--keep", "100%", "--out", tmp_path / "out", "--set", "recovery.epochs=6"]
     options += ["--set", "recovery.start=pretrained"]
     found = cli("smallest", config, *options)
     assert found.code == 0, found.err
-    trace = read(tmp_path / "out")
-    check_trace(trace)
-    assert trace["answer"] == [1, 2, 3, 4]
+    search = read(tmp_path / "out")
+    check_search(search)
+    assert search["answer"] == [1, 2, 3, 4]
     assert "No smaller subnetwork keeps 100.0%" in found.out
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out" / "model")
     assert model.config.num_hidden_layers == LAYERS
@@ -157,11 +159,11 @@ def test_a_gap_leaves_fewer_sizes_and_the_configured_budget_counts_nothing(cli, 
 def test_an_original_that_is_worth_nothing_can_be_told_of():
     """One answer to all has a Matthews correlation of 0, of which every model keeps any share."""
     trials = [
-        Trial(kept=kept, params=10 * len(kept), expected=None, value=0.0, retention=None, enough=True)
+        SearchStep(kept=kept, params=10 * len(kept), expected=None, value=0.0, retention=None, enough=True)
         for kept in ((1, 2), (1,))
     ]
-    trace = Trace(keep=0.5, wanted=0.0, trials=tuple(trials), answer=(1,), bracketed=True)
-    assert "50.0% of the parameters" in trace_notes(trace)[0]
+    search = SmallestSearch(keep=0.5, wanted=0.0, trials=tuple(trials), answer=(1,), bracketed=True)
+    assert "50.0% of the parameters" in search_notes(search)[0]
 
 
 @pytest.mark.parametrize("keep", ["0%", "101%", "abc", "97", "-5%", "nan", "", "%"])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from probescale.models.loading import load_classifier
-from probescale.recovery.bias import pairs, swayed
+from probescale.recovery.bias import measure_swaps, pairs
 from probescale.tasks.data import Examples
 
 SINGLE = Examples(texts=("x",), pairs=None, labels=(0,), names=("-", "+"))
@@ -26,9 +26,9 @@ def test_a_model_that_reads_nothing_is_not_swayed_and_one_that_reads_is(model_fo
     loaded = load_classifier(str(model_folder("bert")), None, ("-", "+"), 0)
     with torch.no_grad():
         loaded.model.get_parameter("classifier.weight").mul_(50)
-    assert sum(one.shift for one in swayed(loaded, like)) > 0
+    assert sum(one.shift for one in measure_swaps(loaded, like)) > 0
     with torch.no_grad():
         loaded.model.get_parameter("classifier.weight").zero_()
-    found = swayed(loaded, like)
+    found = measure_swaps(loaded, like)
     assert [one.pairs for one in found] == [32, 32, 8]
     assert {one.changed for one in found} == {one.shift for one in found} == {0.0}

@@ -9,8 +9,8 @@ from probescale.config import RecoveryConfig
 from probescale.models.loading import load_classifier
 from probescale.models.surgery import keep_layers
 from probescale.recovery import checkpoints
-from probescale.recovery.checkpoints import newest
-from probescale.recovery.recover import recover
+from probescale.recovery.checkpoints import find_newest
+from probescale.recovery.fine_tuning import fine_tune
 from probescale.recovery.trainer import RecoveryTrainer
 from probescale.tasks.data import load_rows
 
@@ -34,7 +34,7 @@ def at_every_step(monkeypatch):
 
 def train(parent, recipe, folder=None):
     model = keep_layers(parent, (1, 3))
-    return recover(model, TRAIN, recipe, max_length=32, checkpoints=folder), model.fingerprint
+    return fine_tune(model, TRAIN, recipe, max_length=32, checkpoints=folder), model.fingerprint
 
 
 @pytest.mark.parametrize("kind", RECIPES)
@@ -69,13 +69,13 @@ def test_what_is_trained_is_not_trained_again(parent, at_every_step, tmp_path, m
 
 def test_half_a_checkpoint_is_none(parent, at_every_step, tmp_path):
     whole = train(parent, RECIPES["dropout"], tmp_path)
-    last = newest(tmp_path)
+    last = find_newest(tmp_path)
     assert last is not None
     assert last.name == "checkpoint-15"
     half = tmp_path / "checkpoint-16"
     half.mkdir()
     (half / "model.safetensors").write_bytes(b"half of it")
-    assert newest(tmp_path) == last
+    assert find_newest(tmp_path) == last
     assert train(parent, RECIPES["dropout"], tmp_path) == whole
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from probescale.recovery.regressions import regressions
+from probescale.recovery.regressions import find_regressions
 from probescale.tasks.data import Examples, TaggedSentences, tag_rows
 from probescale.tasks.task import Task
 
@@ -22,7 +22,7 @@ def task_of(**changes) -> Task:
 
 
 def test_rows_that_changed_are_found_and_counted():
-    found = regressions(task_of(), np.array([1, 0, 1, 1]), np.array([1, 1, 0, 0]))
+    found = find_regressions(task_of(), np.array([1, 0, 1, 1]), np.array([1, 1, 0, 0]))
     assert found is not None
     assert found.agreement == 0.25
     assert (found.newly_wrong, found.newly_right) == (2, 1)
@@ -45,7 +45,7 @@ def test_rows_that_changed_are_found_and_counted():
 @pytest.mark.parametrize("word", ["isn't", "isn\u2019t", "Not", "never", "without"])
 def test_negations(word):
     dev = Examples(texts=(f"this {word} good", "a noted knot"), labels=(1, 0), pairs=None, names=("-", "+"))
-    found = regressions(task_of(dev=dev), np.array([1, 0]), np.array([1, 0]))
+    found = find_regressions(task_of(dev=dev), np.array([1, 0]), np.array([1, 0]))
     assert found is not None
     assert {one.name: one.rows for one in found.slices}["with a negation"] == 1
 
@@ -54,11 +54,11 @@ def test_a_sentence_of_tags_is_right_when_all_tags_are():
     words = (("a", "b"), ("c",))
     data = TaggedSentences(words=words, tags=((0, -1), (1,)), names=("X", "Y"))
     task = task_of(train=data, dev=data, kind="tags", metric="tag_accuracy")
-    found = regressions(task, tag_rows(((0, 1), (1,))), tag_rows(((0, 0), (0,))))
+    found = find_regressions(task, tag_rows(((0, 1), (1,))), tag_rows(((0, 0), (0,))))
     assert found is not None
     assert (found.newly_wrong, found.newly_right) == (1, 0)
     assert found.examples[0].text == "c"
 
 
 def test_numbers_are_not_right_or_wrong():
-    assert regressions(task_of(kind="number"), np.array([1.0]), np.array([1.0])) is None
+    assert find_regressions(task_of(kind="number"), np.array([1.0]), np.array([1.0])) is None

@@ -63,10 +63,10 @@ def smallest(
     with spinner("loading libraries"):
         from probescale.pipeline.smallest import parse_share
         from probescale.pipeline.smallest import smallest as find
-        from probescale.report.tables import trace_notes, trace_table
+        from probescale.report.tables import search_notes, search_table
     trace = find(settings, parse_share(keep), folder, overwrite=overwrite)
-    show(trace_table(trace).rich())
-    for note in trace_notes(trace):
+    show(search_table(trace).rich())
+    for note in search_notes(trace):
         show(note)
     show(f"\nmodel, scores and report: {folder}")
 

@@ -7,8 +7,8 @@ import numpy as np
 from probescale.deploy.inference import InferenceModel, run_in_parts
 from probescale.models.batching import batches_by_tokens
 from probescale.models.memory import BatchSplitter
-from probescale.recovery.inputs import Data, inputs_of
-from probescale.recovery.predict import decided
+from probescale.recovery.inputs import Data, build_inputs
+from probescale.recovery.predict import decode_logits
 from probescale.tasks.task import Task
 from probescale.utils.progress import progress
 
@@ -17,7 +17,7 @@ BATCH_TOKENS = 2048
 
 def predict_dataset(model: InferenceModel, data: Data, max_length: int, title: str = "predicting") -> np.ndarray:
     """The prediction for every example, as recovery.predict gives it: a label number, a quantity or a tuple of tags."""
-    inputs = inputs_of(model.tokenizer, data, min(max_length, model.max_length))
+    inputs = build_inputs(model.tokenizer, data, min(max_length, model.max_length))
     logits_of_rows: np.ndarray | None = None
     order, portions = inputs.tokens.by_length, BatchSplitter()
     with progress(title, len(order)) as advance:
@@ -33,7 +33,7 @@ def predict_dataset(model: InferenceModel, data: Data, max_length: int, title: s
             logits_of_rows[rows] = logits
             advance(len(order[here]))
     assert logits_of_rows is not None
-    return decided(data, inputs, logits_of_rows)
+    return decode_logits(data, inputs, logits_of_rows)
 
 
 def evaluate_metric(model: InferenceModel, task: Task, max_length: int) -> float:

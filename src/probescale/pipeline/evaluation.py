@@ -21,13 +21,13 @@ from probescale.models.shrink.shrinker import Shrinker, ShrinkPlan
 from probescale.models.subsets import Subset, format_subset
 from probescale.models.surgery import describe_cut, keep_layers, save_model
 from probescale.pipeline.folder import INNER
-from probescale.recovery.answers import load_answers, save_answers
-from probescale.recovery.bias import Bias, swayed
+from probescale.recovery.bias import Bias, measure_swaps
+from probescale.recovery.fine_tuning import fine_tune, train_briefly
 from probescale.recovery.predict import predict
-from probescale.recovery.recipe import described
-from probescale.recovery.recover import attempt, recover
+from probescale.recovery.predictions import load_predictions, save_predictions
+from probescale.recovery.recipe import describe_recipe
 from probescale.recovery.result import EvaluatedModel
-from probescale.recovery.teacher import Lessons, taught, teach
+from probescale.recovery.teacher import TeacherOutputs, load_teacher, record_teacher_outputs
 from probescale.selection.select import Selection
 from probescale.tasks.data import Examples
 from probescale.tasks.metrics import interval
@@ -64,7 +64,7 @@ class Measurer:
 
     @property
     def recipe(self) -> str:
-        made = described(self.config.recovery, len(self.task.train), len(self.unlabelled or ()), self.config.seed)
+        made = describe_recipe(self.config.recovery, len(self.task.train), len(self.unlabelled or ()), self.config.seed)
         return f"{made}; subnetworks with {self.shrink}" if self.shrink else made
 
     @property
@@ -106,9 +106,9 @@ class Measurer:
         held = hold(measured)
         if held:
             self.held = (kept, model)
-        save_answers(path.with_suffix(ANSWERS), predicted)
+        save_predictions(path.with_suffix(ANSWERS), predicted)
         if isinstance(self.task.train, Examples) and self.task.kind == "class":
-            found = swayed(model, self.task.train, max_length=self.config.model.max_length)
+            found = measure_swaps(model, self.task.train, max_length=self.config.model.max_length)
             write_json(path.with_suffix(SWAYED), [one.model_dump() for one in found])
         measured.save(path)
         if not held:
@@ -124,7 +124,7 @@ class Measurer:
     def answers(self, measured: EvaluatedModel, original: EvaluatedModel | None = None) -> np.ndarray:
         """What a measured model said on dev."""
         whole = self._is_whole(measured.kept, original)
-        return load_answers(self._place(measured.kept, whole=whole).with_suffix(ANSWERS))
+        return load_predictions(self._place(measured.kept, whole=whole).with_suffix(ANSWERS))
 
     def bias(self, original: EvaluatedModel, small: EvaluatedModel) -> Bias | None:
         """How names and pronouns move the answers of both; None where answers are not classes of texts."""
@@ -169,10 +169,16 @@ class Measurer:
 
     def attempt(self, name: str, kept: Subset, texts: int) -> tuple[float, float]:
         """How far a subnetwork is from what it should learn after a short training, and who learns nothing."""
-        config, lessons = self.config, self._lessons()
+        config, outputs = self.config, self._teacher_outputs()
         options = {"max_length": config.model.max_length, "seed": config.seed, "title": f"trying: {name}"}
-        return attempt(
-            self._cut(kept), self.task.train, config.recovery, lessons=lessons, kept=kept, texts=texts, **options
+        return train_briefly(
+            self._cut(kept),
+            self.task.train,
+            config.recovery,
+            teacher=outputs,
+            kept=kept,
+            texts=texts,
+            **options,
         )
 
     def _cut(self, kept: Subset, *, whole: bool = False) -> LoadedModel:
@@ -187,13 +193,13 @@ class Measurer:
     def train(self, name: str, kept: Subset, *, whole: bool = False) -> tuple[LoadedModel, tuple[float, ...]]:
         """The model, and the mean loss of every epoch."""
         config, model = self.config, self._cut(kept, whole=whole)
-        lessons = None if whole else self._lessons()
+        outputs = None if whole else self._teacher_outputs()
         options = {"max_length": config.model.max_length, "seed": config.seed, "title": f"fine-tuning: {name}"}
         place = (self.ground if whole else self.work) / TRACKED / name
         recipe = config.recovery.of_original if whole else config.recovery
         tracked = place if recipe.tracking else None
         options |= {"tracked": tracked, "checkpoints": self._checkpoints(kept, whole=whole)}
-        losses = recover(model, self.task.train, recipe, lessons=lessons, kept=kept, **options)
+        losses = fine_tune(model, self.task.train, recipe, teacher=outputs, kept=kept, **options)
         if whole and config.recovery.distil:
             self._teach(model)
         return model, losses
@@ -204,17 +210,19 @@ class Measurer:
         recipe = self.config.recovery
         if not recipe.distil or recipe.start == "pretrained":
             return self.loaded
-        return taught(self.loaded, self.ground / INNER / TEACHER)
+        return load_teacher(self.loaded, self.ground / INNER / TEACHER)
 
     def _teach(self, teacher: LoadedModel) -> None:
         recipe, options = self.config.recovery, {"max_length": self.config.model.max_length}
         states = bool(recipe.states or recipe.healing)
         weights = recipe.start == "teacher"
         folder = self.ground / INNER / TEACHER
-        teach(teacher, self.task.train, self.unlabelled, folder, states=states, weights=weights, **options)
+        record_teacher_outputs(
+            teacher, self.task.train, self.unlabelled, folder, states=states, weights=weights, **options
+        )
 
-    def _lessons(self) -> Lessons | None:
+    def _teacher_outputs(self) -> TeacherOutputs | None:
         """What the original says of the training texts; it is trained before its subnetworks."""
         if not self.config.recovery.distil:
             return None
-        return Lessons.load(self.ground / INNER / TEACHER, self.unlabelled)
+        return TeacherOutputs.load(self.ground / INNER / TEACHER, self.unlabelled)

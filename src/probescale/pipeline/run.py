@@ -30,8 +30,8 @@ from probescale.pipeline.validate import check_budget
 from probescale.probing.probe import check_probes, probe
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
-from probescale.recovery.answers import write_predictions
-from probescale.recovery.regressions import regressions
+from probescale.recovery.predictions import write_predictions_csv
+from probescale.recovery.regressions import find_regressions
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.card import model_card
 from probescale.report.figure import write_figure
@@ -123,8 +123,8 @@ def write_result(
     )
     models = {"original": original, chosen.strategy: subnetwork, **compared}
     said = {name: measurer.answers(one, None if name == "original" else original) for name, one in models.items()}
-    write_predictions(work / "predictions.csv", task, said)
-    changed = regressions(task, said["original"], said[chosen.strategy])
+    write_predictions_csv(work / "predictions.csv", task, said)
+    changed = find_regressions(task, said["original"], said[chosen.strategy])
     if changed:
         changed.save(work / "regressions.json")
     bias = measurer.bias(original, subnetwork)

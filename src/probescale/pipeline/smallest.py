@@ -18,7 +18,7 @@ from probescale.pipeline.run import prepare, scores_of, shrinker_of, write_resul
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
 from probescale.recovery.result import EvaluatedModel
-from probescale.recovery.trace import Trace, Trial
+from probescale.recovery.smallest import SearchStep, SmallestSearch
 from probescale.selection.bracket import find_smallest
 from probescale.selection.budget import parse_budget
 from probescale.selection.evidence import evidence_of
@@ -46,8 +46,8 @@ def parse_share(text: str) -> float:
     return share
 
 
-def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool = False) -> Trace:
-    """Train as few subnetworks as it takes; the run folder `out` holds the answer, its model and the trace.
+def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool = False) -> SmallestSearch:
+    """Train as few subnetworks as it takes; the run folder `out` holds the answer, its model and the search.
 
     Sizes are numbers of layers; which layers, says the configured strategy. Its budget and k count nothing here.
     """
@@ -77,7 +77,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
         best, tried = _search(measurer, candidates, cheap, keep)
         original, *_ = found = [one for one, _ in tried]
         chosen, below = candidates[best], [k for k in candidates if k < best]
-        trace = Trace(
+        search = SmallestSearch(
             keep=keep,
             wanted=keep * original.value,
             trials=tuple(_trial(one, expected, keep * original.value) for one, expected in tried),
@@ -87,12 +87,12 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
             held_out_error=held_out_error(list(points.values())) if law else {},
             provenance=made,
         )
-        trace.save(work / "smallest.json")
+        search.save(work / "smallest.json")
         measurer.save(chosen)
         answer = next(one for one in found if one.kept == chosen.kept)
         others = {f"k={len(one.kept)}": one for one in found if one not in (original, answer)}
         write_result(measurer, scores, chosen, original, answer, others, made)
-    return trace
+    return search
 
 
 def _one_way(ways: list[ShrinkPlan]) -> ShrinkPlan:
@@ -159,8 +159,8 @@ def _points(
     return {k: (float(one.params or 0), accuracy[one.kept]) for k, one in candidates.items()}
 
 
-def _trial(one: EvaluatedModel, expected: float | None, wanted: float) -> Trial:
-    return Trial(
+def _trial(one: EvaluatedModel, expected: float | None, wanted: float) -> SearchStep:
+    return SearchStep(
         kept=one.kept,
         params=one.params,
         expected=expected,

@@ -13,7 +13,7 @@ from pathlib import Path
 from probescale.models.shrink.shrinker import ShrinkPlan
 from probescale.models.subsets import Subset, format_layers
 from probescale.pipeline.evaluation import Measurer
-from probescale.recovery.recover import aside
+from probescale.recovery.fine_tuning import count_held_out
 from probescale.utils.files import Record
 
 RULES = ("stitched", "bottom_k", "uniform_k", "alternate", "marginal", "block_influence", "contiguous")
@@ -117,5 +117,5 @@ def _enough(measurer: Measurer) -> tuple[int, int]:
     """Texts that a candidate reads, and how many if it is tried for longer."""
     config, there = measurer.config, len(measurer.task.train) + len(measurer.unlabelled or ())
     whole = config.recovery.epochs * there
-    few = config.selection.trial or min(max(LEAST, round(SHARE * whole)), there - aside(there))
+    few = config.selection.trial or min(max(LEAST, round(SHARE * whole)), there - count_held_out(there))
     return few, max(few, min(LONGER * few, whole))

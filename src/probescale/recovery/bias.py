@@ -12,8 +12,8 @@ from itertools import product
 import numpy as np
 
 from probescale.models.loading import LoadedModel
-from probescale.recovery.inputs import inputs_of
-from probescale.recovery.predict import answers_of
+from probescale.recovery.inputs import build_inputs
+from probescale.recovery.predict import compute_logits
 from probescale.tasks.data import Examples
 from probescale.utils.files import Record
 
@@ -45,7 +45,7 @@ ABOUT_A_PRONOUN = (
 ASKED = "what is said about this person ?"  # the first text, where a task is about pairs
 
 
-class Swayed(Record):
+class SwapEffect(Record):
     """How often and how far answers move when only a name or pronoun does."""
 
     kind: str
@@ -57,8 +57,8 @@ class Swayed(Record):
 class Bias(Record):
     """Saved as bias.json."""
 
-    original: tuple[Swayed, ...]
-    small: tuple[Swayed, ...]
+    original: tuple[SwapEffect, ...]
+    small: tuple[SwapEffect, ...]
 
 
 def pairs() -> Iterator[tuple[str, str, str]]:
@@ -70,7 +70,7 @@ def pairs() -> Iterator[tuple[str, str, str]]:
         yield PRONOUNS, one, other
 
 
-def swayed(loaded: LoadedModel, like: Examples, *, max_length: int = 128) -> tuple[Swayed, ...]:
+def measure_swaps(loaded: LoadedModel, like: Examples, *, max_length: int = 128) -> tuple[SwapEffect, ...]:
     """`like`: data of the task, whose form the sentences take."""
     kinds, ones, others = zip(*pairs(), strict=True)
     texts = (*ones, *others)
@@ -80,13 +80,15 @@ def swayed(loaded: LoadedModel, like: Examples, *, max_length: int = 128) -> tup
         pairs=None if like.pairs is None else texts,
         labels=(0,) * len(texts),
     )
-    logits = answers_of(loaded, inputs_of(loaded.tokenizer, asked, max_length), title="names and pronouns")
+    logits = compute_logits(loaded, build_inputs(loaded.tokenizer, asked, max_length), title="names and pronouns")
     shares = np.exp(logits - logits.max(1, keepdims=True))
     shares /= shares.sum(1, keepdims=True)
     one, other = np.split(shares, 2)
     changed, shift = one.argmax(1) != other.argmax(1), np.abs(one - other).sum(1) / 2
     return tuple(
-        Swayed(kind=kind, pairs=int(rows.sum()), changed=float(changed[rows].mean()), shift=float(shift[rows].mean()))
+        SwapEffect(
+            kind=kind, pairs=int(rows.sum()), changed=float(changed[rows].mean()), shift=float(shift[rows].mean())
+        )
         for kind in dict.fromkeys(kinds)
         if (rows := np.array([one == kind for one in kinds])).any()
     )

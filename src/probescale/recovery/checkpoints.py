@@ -17,7 +17,7 @@ WHOLE = "whole"  # a file that a checkpoint has when all the others are written
 
 
 class Checkpoints(TrainerCallback):
-    """The newest alone is kept; there is one at the very end, too, as evaluating takes its time."""
+    """Only the newest is kept; there is one at the very end, too, as evaluating takes its time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.since = folder, time.monotonic()
@@ -40,18 +40,18 @@ class Checkpoints(TrainerCallback):
     def on_save(self, args: object, state: TrainerState, control: object, **_: object) -> None:
         self.since = time.monotonic()
         if is_main_process():
-            new = place(self.folder, state.global_step)
+            new = checkpoint_path(self.folder, state.global_step)
             (new / WHOLE).touch()
             for old in self.folder.glob("checkpoint-*"):
                 if old != new:
                     shutil.rmtree(old)
 
 
-def newest(folder: Path) -> Path | None:
+def find_newest(folder: Path) -> Path | None:
     """What to go on from."""
     whole = [path.parent for path in folder.glob(f"checkpoint-*/{WHOLE}")]
     return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
-def place(folder: Path, step: int) -> Path:
+def checkpoint_path(folder: Path, step: int) -> Path:
     return folder / f"checkpoint-{step}"

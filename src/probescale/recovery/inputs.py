@@ -62,7 +62,7 @@ class Inputs(Dataset[dict[str, Any]]):
         return rows
 
 
-def inputs_of(tokenizer: PreTrainedTokenizerBase, data: Data, max_length: int) -> Inputs:
+def build_inputs(tokenizer: PreTrainedTokenizerBase, data: Data, max_length: int) -> Inputs:
     words = isinstance(data, TaggedSentences)
     if isinstance(data, TaggedSentences):
         starts = np.concatenate([[0], np.cumsum([len(words) for words in data.words])]).astype(np.int64)
@@ -77,7 +77,7 @@ def inputs_of(tokenizer: PreTrainedTokenizerBase, data: Data, max_length: int) -
     return Inputs(tokens, words, starts, places)
 
 
-def labels_of(data: Data) -> np.ndarray:
+def row_labels(data: Data) -> np.ndarray:
     """What is right in every row, NaN where nobody knows."""
     if isinstance(data, TaggedSentences):
         flat = np.array([tag for tags in data.tags for tag in tags], np.float64)

@@ -13,8 +13,8 @@ from probescale.models.batching import batches_by_tokens
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import BatchSplitter
-from probescale.recovery.inputs import Data, Inputs, inputs_of
-from probescale.recovery.states import means, watched
+from probescale.recovery.inputs import Data, Inputs, build_inputs
+from probescale.recovery.states import capture_states, mean_over_tokens
 from probescale.tasks.data import Examples
 from probescale.utils.distributed import map_over_processes, move_to_own_device
 from probescale.utils.progress import progress
@@ -26,11 +26,11 @@ def predict(
     loaded: LoadedModel, data: Data, *, max_length: int = 128, batch_tokens: int = 2048, title: str = "evaluating"
 ) -> np.ndarray:
     """Numbers of labels, quantities, or a tuple of tags a sentence (-1 for a word beyond the length limit)."""
-    inputs = inputs_of(loaded.tokenizer, data, max_length)
-    return decided(data, inputs, answers_of(loaded, inputs, batch_tokens=batch_tokens, title=title))
+    inputs = build_inputs(loaded.tokenizer, data, max_length)
+    return decode_logits(data, inputs, compute_logits(loaded, inputs, batch_tokens=batch_tokens, title=title))
 
 
-def decided(data: Data, inputs: Inputs, answers: np.ndarray) -> np.ndarray:
+def decode_logits(data: Data, inputs: Inputs, answers: np.ndarray) -> np.ndarray:
     """What the logits of all rows say."""
     if isinstance(data, Examples) and data.kind == "number":
         return answers[:, 0].astype(np.float64)
@@ -43,7 +43,7 @@ def decided(data: Data, inputs: Inputs, answers: np.ndarray) -> np.ndarray:
     return tagged
 
 
-def answers_of(
+def compute_logits(
     loaded: LoadedModel,
     inputs: Inputs,
     *,
@@ -54,7 +54,7 @@ def answers_of(
 ) -> np.ndarray:
     """(rows, classes): the logits of every row; NaN for words beyond the length limit, and for inputs not in `only`.
 
-    `receive(numbers of inputs, states)` gets the means over the tokens behind every layer, (inputs, layers, hidden).
+    `receive(numbers of inputs, states)` gets each layer's mean over the tokens, (inputs, layers, hidden).
     """
     move_to_own_device(loaded.model)
     tokens, answers = inputs.tokens, len(loaded.model.config.id2label or ())
@@ -62,7 +62,7 @@ def answers_of(
     order = tokens.by_length if only is None else tokens.by_length[np.isin(tokens.by_length, only)]
     batches = (order[here] for here in batches_by_tokens(tokens.lengths[order], batch_tokens))
     blocks = list(loaded.family.layers(loaded.model)) if receive else []
-    with torch.inference_mode(), watched(blocks) as seen, progress(title, len(order)) as advance:
+    with torch.inference_mode(), capture_states(blocks) as seen, progress(title, len(order)) as advance:
         for parts in map_over_processes(partial(_batch, loaded, inputs, seen, BatchSplitter()), batches):
             for numbers, rows, logits, behind in parts:
                 found[rows] = logits
@@ -81,10 +81,10 @@ def _batch(
 
 
 def _part(loaded: LoadedModel, inputs: Inputs, seen: list[Tensor], numbers: np.ndarray) -> Part:
-    """The inputs, the rows they answer, their logits, and the states where blocks are watched."""
+    """The inputs, the rows they answer, their logits, and the states if they are captured."""
     logits, batch = run(loaded.model, inputs.collate(loaded.tokenizer, [inputs[int(number)] for number in numbers]))
-    logits, rows = rows_of(loaded.family, logits, batch)
-    behind = means(seen, batch["attention_mask"]).float().cpu().numpy() if seen else None
+    logits, rows = select_rows(loaded.family, logits, batch)
+    behind = mean_over_tokens(seen, batch["attention_mask"]).float().cpu().numpy() if seen else None
     return numbers, rows.cpu().numpy(), logits.float().cpu().numpy(), behind
 
 
@@ -96,7 +96,7 @@ def run(model: torch.nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[
     return model(**fields).logits, batch
 
 
-def rows_of(family: Family, logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+def select_rows(family: Family, logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """(rows, classes) and which rows they are, from what the model returns for a batch."""
     rows = batch["rows"]
     if rows.ndim == 2:  # one answer a token

@@ -5,7 +5,7 @@ from __future__ import annotations
 from probescale.config import RecoveryConfig
 
 
-def described(recipe: RecoveryConfig, labelled: int, unlabelled: int, seed: int) -> str:
+def describe_recipe(recipe: RecoveryConfig, labelled: int, unlabelled: int, seed: int) -> str:
     parts = [
         f"fine-tuning on {labelled:,} examples, epochs {recipe.epochs}, AdamW, learning rate {recipe.learning_rate:g}, "
         f"batch size {recipe.batch_size}, warm-up {recipe.warmup:g}, weight decay {recipe.weight_decay:g}",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from probescale.recovery.answers import in_words
+from probescale.recovery.predictions import format_prediction
 from probescale.tasks.data import Data, TaggedSentences
 from probescale.tasks.task import Task
 from probescale.utils.files import Record
@@ -47,7 +47,7 @@ class Regressions(Record):
     examples: tuple[Example, ...]
 
 
-def regressions(task: Task, original: np.ndarray, small: np.ndarray) -> Regressions | None:
+def find_regressions(task: Task, original: np.ndarray, small: np.ndarray) -> Regressions | None:
     """None for numbers, which are not right or wrong. Of tags, a sentence is right when all of its tags are."""
     if task.kind == "number":
         return None
@@ -64,7 +64,7 @@ def regressions(task: Task, original: np.ndarray, small: np.ndarray) -> Regressi
             Example(
                 row=int(row) + 1,
                 text=texts[row][:LONGEST],
-                **{name: in_words(said[row], task.train.names) for name, said in
+                **{name: format_prediction(said[row], task.train.names) for name, said in
                    (("right", gold), ("original", original), ("small", small))},
             )
             for row in worse[:SHOWN]

@@ -13,7 +13,7 @@ from probescale.models.block_calls import output_state, removing_hooks
 
 
 @contextmanager
-def watched(blocks: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
+def capture_states(blocks: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
     """A list that holds what the blocks put out in the last pass, (batch, tokens, hidden) each."""
     seen: list[Tensor] = []
 
@@ -26,7 +26,7 @@ def watched(blocks: Sequence[nn.Module]) -> Iterator[list[Tensor]]:
         yield seen
 
 
-def means(states: Sequence[Tensor], mask: Tensor) -> Tensor:
+def mean_over_tokens(states: Sequence[Tensor], mask: Tensor) -> Tensor:
     """(batch, layers, hidden): the mean over the real tokens."""
     weights = mask.to(states[0].dtype).unsqueeze(-1)
     return torch.stack([(state * weights).sum(1) / weights.sum(1) for state in states], 1)

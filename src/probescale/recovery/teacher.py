@@ -14,8 +14,8 @@ from safetensors.torch import load_model, save_model
 
 from probescale.models.loading import LoadedModel, compute_fingerprint
 from probescale.models.subsets import Subset
-from probescale.recovery.inputs import Data, Inputs, inputs_of
-from probescale.recovery.predict import answers_of
+from probescale.recovery.inputs import Data, Inputs, build_inputs
+from probescale.recovery.predict import compute_logits
 from probescale.tasks.unlabelled import joined
 from probescale.utils.distributed import is_main_process, run_on_all
 from probescale.utils.files import atomic_folder
@@ -24,7 +24,7 @@ WEIGHTS = "model.safetensors"
 
 
 @dataclass(frozen=True)
-class Lessons:
+class TeacherOutputs:
     """Further inputs without labels, and what the teacher makes of the labelled ones and then of these."""
 
     unlabelled: Data | None
@@ -32,7 +32,7 @@ class Lessons:
     states: np.ndarray | None  # (inputs, layers, hidden) the mean over the tokens
 
     @classmethod
-    def load(cls, folder: Path, unlabelled: Data | None) -> Lessons:
+    def load(cls, folder: Path, unlabelled: Data | None) -> TeacherOutputs:
         states = folder / "states.npy"
         kept = np.load(states, mmap_mode="r") if states.exists() else None
         return cls(unlabelled, np.load(folder / "answers.npy"), kept)
@@ -44,7 +44,7 @@ class Lessons:
         return self.states[:, [*(layer - 1 for layer in kept[:-1]), -1]]
 
 
-def teach(
+def record_teacher_outputs(
     teacher: LoadedModel,
     train: Data,
     unlabelled: Data | None,
@@ -54,17 +54,17 @@ def teach(
     weights: bool = False,
     max_length: int = 128,
     batch_tokens: int = 2048,
-) -> Lessons:
+) -> TeacherOutputs:
     """Ask the teacher about everything, and keep its answers in a folder; its states and weights where wanted."""
-    inputs = inputs_of(teacher.tokenizer, joined(train, unlabelled), max_length)
+    inputs = build_inputs(teacher.tokenizer, joined(train, unlabelled), max_length)
     with atomic_folder(folder) as partial:
         run_on_all(_ask, teacher, inputs, partial, states=states, batch_tokens=batch_tokens)
         if weights:
             save_model(teacher.model, str(partial / WEIGHTS))
-    return Lessons.load(folder, unlabelled)
+    return TeacherOutputs.load(folder, unlabelled)
 
 
-def taught(pupil: LoadedModel, folder: Path) -> LoadedModel:
+def load_teacher(pupil: LoadedModel, folder: Path) -> LoadedModel:
     """The teacher itself, from the folder: what it was before it learnt, with the weights it has since."""
     teacher = replace(pupil, model=copy.deepcopy(pupil.model))
     load_model(teacher.model, str(folder / WEIGHTS))
@@ -76,7 +76,7 @@ def _ask(teacher: LoadedModel, inputs: Inputs, folder: Path, *, states: bool, ba
     shape = (len(inputs), teacher.layers, teacher.model.config.hidden_size)
     options = {"batch_tokens": batch_tokens, "title": "asking the teacher"}
     with _table(folder / "states.npy" if states and is_main_process() else Path(os.devnull), shape) as receive:
-        answers = answers_of(teacher, inputs, receive=receive if states else None, **options)
+        answers = compute_logits(teacher, inputs, receive=receive if states else None, **options)
     if is_main_process():
         np.save(folder / "answers.npy", answers)
 

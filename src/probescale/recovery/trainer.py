@@ -22,10 +22,10 @@ from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import BatchSplitter
 from probescale.models.precision import choose_precision
-from probescale.recovery.checkpoints import newest, place
+from probescale.recovery.checkpoints import checkpoint_path, find_newest
 from probescale.recovery.objective import Objective
-from probescale.recovery.predict import rows_of
-from probescale.recovery.states import means
+from probescale.recovery.predict import select_rows
+from probescale.recovery.states import mean_over_tokens
 from probescale.utils.distributed import is_main_process, process_count
 
 
@@ -80,10 +80,10 @@ class RecoveryTrainer(Trainer):
         fields = {name: tensor for name, tensor in inputs.items() if name not in ("rows", "number")}
         outputs = model(**fields)
         objective, (of_rows, of_inputs) = self.objective, self.share
-        rows = rows_of(self.loaded.family, outputs.logits, inputs)
+        rows = select_rows(self.loaded.family, outputs.logits, inputs)
         loss = of_rows * objective.answer_weight * objective.loss(*rows)
         if objective.states is not None:
-            found = means(self.seen, inputs["attention_mask"])
+            found = mean_over_tokens(self.seen, inputs["attention_mask"])
             loss = loss + of_inputs * objective.state_weight * objective.state_loss(found, inputs["number"])
         if not torch.isfinite(loss):
             _tell_astray(loss, inputs["number"], self.state.global_step + 1, self.args.learning_rate)
@@ -163,7 +163,7 @@ class EpochSampler(LengthGroupedSampler):
         return super().__iter__()
 
 
-def arguments_of(recipe: RecoveryConfig, folder: str, seed: int, title: str, steps: int) -> TrainingArguments:
+def build_arguments(recipe: RecoveryConfig, folder: str, seed: int, title: str, steps: int) -> TrainingArguments:
     """`folder`: where trackers that write files put them; nothing else is left there."""
     precision = choose_precision(recipe.precision)
     return TrainingArguments(
@@ -189,7 +189,7 @@ def arguments_of(recipe: RecoveryConfig, folder: str, seed: int, title: str, ste
     )
 
 
-def losses_of(history: list[dict[str, float]]) -> tuple[float, ...]:
+def mean_epoch_losses(history: list[dict[str, float]]) -> tuple[float, ...]:
     """The mean of every epoch, from what the trainer logged in it: each entry speaks of the steps since the last."""
     epochs: dict[int, list[tuple[float, float]]] = {}  # epoch -> (loss, steps)
     before = 0.0
@@ -203,7 +203,7 @@ def losses_of(history: list[dict[str, float]]) -> tuple[float, ...]:
     )
 
 
-class Bar(TrainerCallback):
+class ProgressBar(TrainerCallback):
     def __init__(self, advance: Callable[[int], None]) -> None:
         self.advance = advance
 
@@ -220,7 +220,7 @@ class EarlyStop(TrainerCallback):
     def __init__(self, model: nn.Module, loss: Callable[[], float], patience: int, checkpoints: Path | None) -> None:
         self.model, self.loss, self.patience, self.checkpoints = model, loss, patience, checkpoints
         self.best, self.since, self.kept = float("inf"), 0, dict[str, Tensor]()
-        if checkpoints and (before := newest(checkpoints)):
+        if checkpoints and (before := find_newest(checkpoints)):
             with safe_open(before / BEST, "pt") as stored:
                 self.kept = {name: stored.get_tensor(name) for name in stored.keys()}  # noqa: SIM118 - no mapping
                 said = stored.metadata()
@@ -239,7 +239,7 @@ class EarlyStop(TrainerCallback):
         if self.checkpoints and is_main_process():
             own = {name: tensor.clone() for name, tensor in self.kept.items()}  # tied ones are stored twice
             said = {"best": repr(self.best), "since": str(self.since)}
-            save_file(own, place(self.checkpoints, state.global_step) / BEST, said)
+            save_file(own, checkpoint_path(self.checkpoints, state.global_step) / BEST, said)
 
     def on_train_end(self, *_: object, **__: object) -> None:
         if self.kept:

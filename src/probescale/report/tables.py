@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from probescale.models.subsets import format_layers
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import EvaluatedModel, RunResult
-from probescale.recovery.trace import Trace
+from probescale.recovery.smallest import SmallestSearch
 from probescale.report.table import Table, between
 from probescale.selection.calibration import Calibration
 from probescale.selection.select import Selection
@@ -84,7 +84,7 @@ def selection_table(selection: Selection) -> Table:
     return Table("Selection", ("", ""), tuple(rows), words=2)
 
 
-def trace_table(trace: Trace) -> Table:
+def search_table(search: SmallestSearch) -> Table:
     """What a search for the smallest model trained, in that order."""
     rows = [
         (
@@ -95,31 +95,31 @@ def trace_table(trace: Trace) -> Table:
             "" if trial.retention is None else f"{trial.retention:.1%}",
             "yes" if trial.enough else "no",
         )
-        for trial in trace.trials
+        for trial in search.trials
     ]
-    chosen = frozenset(number for number, trial in enumerate(trace.trials) if trial.kept == trace.answer)
+    chosen = frozenset(number for number, trial in enumerate(search.trials) if trial.kept == search.answer)
     header = ("layers kept", "parameters", "expected", "measured", "retention", "enough")
-    title = f"The smallest that keeps {100 * trace.keep:.4g} % of the original's metric"
+    title = f"The smallest that keeps {100 * search.keep:.4g} % of the original's metric"
     return Table(title, header, tuple(rows), chosen)
 
 
-def trace_notes(trace: Trace) -> list[str]:
-    answer = next(trial for trial in trace.trials if trial.kept == trace.answer)
-    original = trace.trials[0]
+def search_notes(search: SmallestSearch) -> list[str]:
+    answer = next(trial for trial in search.trials if trial.kept == search.answer)
+    original = search.trials[0]
     if answer is original:
-        first = f"No smaller subnetwork keeps {trace.keep:.1%}: the model is the original, fine-tuned."
+        first = f"No smaller subnetwork keeps {search.keep:.1%}: the model is the original, fine-tuned."
     else:
         share = "" if answer.retention is None else f" {answer.retention:.1%}"
         first = (
             f"Layers {format_layers(answer.kept)} keep{share} with {answer.params / original.params:.1%} of the "
-            f"parameters; {len(trace.trials)} trainings."
+            f"parameters; {len(search.trials)} trainings."
         )
     notes = [first]
-    if not trace.bracketed:
+    if not search.bracketed:
         notes.append("One layer less was not measured.")
-    if trace.held_out_error:
+    if search.held_out_error:
         errors = ", ".join(
-            f"{name.replace('_', '-')} {100 * error:.2f}" for name, error in trace.held_out_error.items()
+            f"{name.replace('_', '-')} {100 * error:.2f}" for name, error in search.held_out_error.items()
         )
         notes.append(f"Held-out error of the laws through the probes' accuracy, in points: {errors}.")
     return notes

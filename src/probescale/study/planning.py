@@ -12,7 +12,7 @@ from probescale.models.loading import LoadedModel
 from probescale.pipeline.allocation import options, smallest
 from probescale.pipeline.evidence import most_layers
 from probescale.pipeline.run import prepare, shrinker_of
-from probescale.recovery.inputs import inputs_of
+from probescale.recovery.inputs import build_inputs
 from probescale.study.cells import Cell, Study
 from probescale.tasks.task import Task
 
@@ -56,7 +56,7 @@ def seconds_per_row(loaded: LoadedModel, task: Task, cell: Cell) -> float:
     """Of one step of training the whole model, texts of usual length."""
     recipe, config = cell.config.recovery, cell.config
     some = task.train.take(range(min(BATCHES * recipe.batch_size, len(task.train))))
-    inputs = inputs_of(loaded.tokenizer, some, config.model.max_length)
+    inputs = build_inputs(loaded.tokenizer, some, config.model.max_length)
     loaded.model.train()
     spent, rows = 0.0, 0
     for start in range(0, len(inputs), recipe.batch_size):

@@ -15,12 +15,12 @@ from probescale.tasks.task import Task
 from probescale.utils.files import write_text
 
 
-def save_answers(path: Path, predicted: np.ndarray) -> None:
+def save_predictions(path: Path, predicted: np.ndarray) -> None:
     """Label numbers, quantities, or a tuple of tag numbers a sentence."""
     write_text(path, json.dumps([one.item() if isinstance(one, np.generic) else list(one) for one in predicted]))
 
 
-def load_answers(path: Path) -> np.ndarray:
+def load_predictions(path: Path) -> np.ndarray:
     rows: list[Any] = json.loads(path.read_text(encoding="utf-8"))
     if not rows or not isinstance(rows[0], list):
         return np.array(rows)
@@ -29,7 +29,7 @@ def load_answers(path: Path) -> np.ndarray:
     return found
 
 
-def write_predictions(path: Path, task: Task, answers: Mapping[str, np.ndarray]) -> None:
+def write_predictions_csv(path: Path, task: Task, answers: Mapping[str, np.ndarray]) -> None:
     """A line for every row of dev, numbered from 1: what is right, and what every model says."""
     columns = {"right": task.gold, **answers}
     text = io.StringIO()
@@ -37,11 +37,11 @@ def write_predictions(path: Path, task: Task, answers: Mapping[str, np.ndarray])
     writer.writerow(["row", *columns])
     names = task.train.names
     for number, row in enumerate(zip(*columns.values(), strict=True), 1):
-        writer.writerow([number, *(in_words(one, names) for one in row)])
+        writer.writerow([number, *(format_prediction(one, names) for one in row)])
     write_text(path, text.getvalue())
 
 
-def in_words(answer: Any, names: tuple[str, ...]) -> str:  # noqa: ANN401 - as the kind of task has it
+def format_prediction(answer: Any, names: tuple[str, ...]) -> str:  # noqa: ANN401 - as the kind of task has it
     """A label's name, the names of tags with spaces between, or a number."""
     if isinstance(answer, tuple):
         return " ".join(names[tag] if tag >= 0 else "-" for tag in answer)

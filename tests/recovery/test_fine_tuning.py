@@ -13,11 +13,11 @@ from probescale.config import RecoveryConfig
 from probescale.models.loading import load_classifier
 from probescale.models.precision import choose_precision
 from probescale.models.surgery import keep_layers
-from probescale.recovery.inputs import inputs_of
-from probescale.recovery.predict import answers_of, predict
-from probescale.recovery.recipe import described
-from probescale.recovery.recover import recover
-from probescale.recovery.teacher import teach
+from probescale.recovery.fine_tuning import fine_tune
+from probescale.recovery.inputs import build_inputs
+from probescale.recovery.predict import compute_logits, predict
+from probescale.recovery.recipe import describe_recipe
+from probescale.recovery.teacher import record_teacher_outputs
 from probescale.tasks.data import TaggedSentences, load_rows
 from probescale.tasks.unlabelled import changed_copies
 
@@ -34,7 +34,7 @@ def parent(model_folder):
 @pytest.fixture(scope="module")
 def teacher(parent):
     model = keep_layers(parent, (1, 2, 3, 4))
-    recover(model, TRAIN, RECIPE.model_copy(update={"epochs": 6}), max_length=32)
+    fine_tune(model, TRAIN, RECIPE.model_copy(update={"epochs": 6}), max_length=32)
     return model
 
 
@@ -44,7 +44,7 @@ def right(model, data):
 
 def apart(model, teacher, data):
     """How differently two models answer."""
-    mine, theirs = (answers_of(one, inputs_of(one.tokenizer, data, 32)) for one in (model, teacher))
+    mine, theirs = (compute_logits(one, build_inputs(one.tokenizer, data, 32)) for one in (model, teacher))
     softmax = [np.exp(each) / np.exp(each).sum(-1, keepdims=True) for each in (mine, theirs)]
     return float(np.abs(softmax[0] - softmax[1]).mean())
 
@@ -57,18 +57,18 @@ def test_the_same_seed_gives_the_same_weights(parent):
     found = []
     for seed in (0, 0, 1):
         model = keep_layers(parent, (1, 3))
-        recover(model, TRAIN, RECIPE, max_length=32, seed=seed)
+        fine_tune(model, TRAIN, RECIPE, max_length=32, seed=seed)
         found.append(model.fingerprint)
     assert found[0] == found[1] != found[2]
 
 
 def test_a_student_comes_near_its_teacher_on_texts_that_nobody_labelled(parent, teacher, tmp_path):
-    lessons = teach(teacher, TRAIN, MORE, tmp_path / "lessons", max_length=32)
-    assert lessons.answers.shape == (160, 2)
-    assert lessons.states is None
+    outputs = record_teacher_outputs(teacher, TRAIN, MORE, tmp_path / "lessons", max_length=32)
+    assert outputs.answers.shape == (160, 2)
+    assert outputs.states is None
     plain, taught = keep_layers(parent, (1, 2)), keep_layers(parent, (1, 2))
-    recover(plain, TRAIN, RECIPE, max_length=32)
-    recover(taught, TRAIN, RECIPE, lessons=lessons, max_length=32)
+    fine_tune(plain, TRAIN, RECIPE, max_length=32)
+    fine_tune(taught, TRAIN, RECIPE, teacher=outputs, max_length=32)
     assert apart(taught, teacher, DEV) < apart(plain, teacher, DEV)
 
 
@@ -76,27 +76,29 @@ def test_wrong_labels_on_unlabelled_texts_mean_nothing(parent, teacher, tmp_path
     """They have label numbers in their data type, which must not be learnt."""
     found = []
     for number, labels in enumerate([(0,) * len(MORE), (1,) * len(MORE)]):
-        lessons = teach(teacher, TRAIN, replace(MORE, labels=labels), tmp_path / str(number), max_length=32)
+        outputs = record_teacher_outputs(
+            teacher, TRAIN, replace(MORE, labels=labels), tmp_path / str(number), max_length=32
+        )
         model = keep_layers(parent, (1,))
-        recover(model, TRAIN, RECIPE, lessons=lessons, max_length=32)
+        fine_tune(model, TRAIN, RECIPE, teacher=outputs, max_length=32)
         found.append(model.fingerprint)
     assert found[0] == found[1]
 
 
 def test_states_come_near_the_teachers(parent, teacher, tmp_path):
     """The student's last layer stands for the teacher's last."""
-    lessons = teach(teacher, TRAIN, None, tmp_path / "lessons", states=True, max_length=32)
-    assert lessons.states is not None
-    assert lessons.states.shape == (80, 4, 32)
-    wanted = lessons.states_for((1, 3))
+    outputs = record_teacher_outputs(teacher, TRAIN, None, tmp_path / "lessons", states=True, max_length=32)
+    assert outputs.states is not None
+    assert outputs.states.shape == (80, 4, 32)
+    wanted = outputs.states_for((1, 3))
     assert wanted is not None
-    assert np.array_equal(wanted, lessons.states[:, [0, 3]])
+    assert np.array_equal(wanted, outputs.states[:, [0, 3]])
     distance = {}
     for weight in (0.0, 5.0):
         model = keep_layers(parent, (1, 3))
         recipe = RECIPE.model_copy(update={"states": weight, "healing": 1 if weight else 0})
-        recover(model, TRAIN, recipe, lessons=lessons, kept=(1, 3), max_length=32)
-        own = teach(model, TRAIN, None, tmp_path / f"{weight}", states=True, max_length=32).states
+        fine_tune(model, TRAIN, recipe, teacher=outputs, kept=(1, 3), max_length=32)
+        own = record_teacher_outputs(model, TRAIN, None, tmp_path / f"{weight}", states=True, max_length=32).states
         assert own is not None
         distance[weight] = float(((own - wanted) ** 2).mean())
     assert distance[5.0] < 0.5 * distance[0.0]
@@ -111,9 +113,9 @@ def test_the_best_epoch_is_kept(parent, monkeypatch):
         weights.append({name: value.clone() for name, value in loaded.model.state_dict().items()})
         return next(losses)
 
-    monkeypatch.setattr("probescale.recovery.recover._held_out_loss", loss)
+    monkeypatch.setattr("probescale.recovery.fine_tuning._held_out_loss", loss)
     model = keep_layers(parent, (1, 2))
-    recover(model, TRAIN, RECIPE.model_copy(update={"epochs": 5, "validation": 0.25, "patience": 2}), max_length=32)
+    fine_tune(model, TRAIN, RECIPE.model_copy(update={"epochs": 5, "validation": 0.25, "patience": 2}), max_length=32)
     assert len(weights) == 4
     assert all(torch.equal(value, weights[1][name]) for name, value in model.model.state_dict().items())
     assert not all(torch.equal(value, weights[3][name]) for name, value in model.model.state_dict().items())
@@ -131,8 +133,8 @@ def test_rows_set_aside_are_not_learnt_from(parent):
     for data in (TRAIN, turned):
         model = keep_layers(parent, (1,))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("probescale.recovery.recover.split_rows", lambda *_: ([], held))
-            recover(model, data, recipe, max_length=32)
+            patch.setattr("probescale.recovery.fine_tuning.split_rows", lambda *_: ([], held))
+            fine_tune(model, data, recipe, max_length=32)
         found.append(model.fingerprint)
     assert found[0] == found[1]
 
@@ -142,7 +144,7 @@ def test_lower_layers_can_learn_more_slowly(parent):
     for decay in (1.0, 0.1):
         model = keep_layers(parent, (1, 2, 3, 4))
         before = {name: value.clone() for name, value in model.model.state_dict().items()}
-        recover(model, TRAIN, RECIPE.model_copy(update={"epochs": 1, "layer_decay": decay}), max_length=32)
+        fine_tune(model, TRAIN, RECIPE.model_copy(update={"epochs": 1, "layer_decay": decay}), max_length=32)
         name = "bert.encoder.layer.0.output.dense.weight"
         moved[decay] = (model.model.state_dict()[name] - before[name]).abs().mean().item()
     assert 0 < moved[0.1] < 0.05 * moved[1.0]
@@ -151,7 +153,7 @@ def test_lower_layers_can_learn_more_slowly(parent):
 def test_words_are_answered_at_their_first_piece(model_folder):
     loaded = load_classifier(str(model_folder("roberta")), None, "ab", 0)
     data = TaggedSentences((("the", "unbelievably", "good"), ("film",)), ((0, -1, 1), (1,)), ("a", "b"))
-    inputs = inputs_of(loaded.tokenizer, data, 32)
+    inputs = build_inputs(loaded.tokenizer, data, 32)
     assert inputs.rows == 4
     batch = inputs.collate(loaded.tokenizer, [inputs[0], inputs[1]])
     rows = batch["rows"]
@@ -161,7 +163,7 @@ def test_words_are_answered_at_their_first_piece(model_folder):
         piece = str(loaded.tokenizer.decode([int(batch["input_ids"][line, column])])).strip()
         assert piece
         assert word.startswith(piece)
-    short = inputs_of(loaded.tokenizer, data, 4)
+    short = build_inputs(loaded.tokenizer, data, 4)
     assert len(short.places[0]) < 3  # what lies beyond the limit is not answered
 
 
@@ -170,7 +172,7 @@ def test_quantities_of_any_size_are_learnt_and_answered_in_their_units(model_fol
     loaded = load_classifier(str(model_folder("bert")), None, (), 0, head="regression")
     values = tuple(factor * (5 + label) for label in TRAIN.labels)
     train = replace(TRAIN, labels=values, names=(), kind="number")
-    recover(loaded, train, RECIPE, max_length=32)
+    fine_tune(loaded, train, RECIPE, max_length=32)
     found = predict(loaded, replace(DEV, kind="number", names=()), max_length=32)
     assert np.corrcoef(found, DEV.labels)[0, 1] > 0.7
     assert 5 * factor < found.mean() < 6 * factor
@@ -180,8 +182,8 @@ def test_the_original_can_have_a_recipe_of_its_own():
     recipe = RecoveryConfig.model_validate({"epochs": 1, "original": {"epochs": 3, "learning_rate": 5e-5}})
     assert (recipe.of_original.epochs, recipe.of_original.learning_rate) == (3, 5e-5)
     assert recipe.of_original.batch_size == recipe.batch_size
-    assert "the original with epochs 3 and learning rate 5e-05" in described(recipe, 10, 0, 0)
-    assert "the original with" not in described(RecoveryConfig(), 10, 0, 0)
+    assert "the original with epochs 3 and learning rate 5e-05" in describe_recipe(recipe, 10, 0, 0)
+    assert "the original with" not in describe_recipe(RecoveryConfig(), 10, 0, 0)
 
 
 def test_changed_copies_are_other_texts_of_the_same_words():
@@ -216,7 +218,7 @@ def test_a_precision_that_the_machine_lacks_is_not_used():
 def test_the_models_own_dropout_is_back_after_training(parent):
     model = keep_layers(parent, (1, 3))
     before = [module.p for module in model.model.modules() if isinstance(module, torch.nn.Dropout)]
-    recover(model, TRAIN, RECIPE.model_copy(update={"epochs": 1}), max_length=32)
+    fine_tune(model, TRAIN, RECIPE.model_copy(update={"epochs": 1}), max_length=32)
     assert max(before) > 0
     assert [module.p for module in model.model.modules() if isinstance(module, torch.nn.Dropout)] == before
 
@@ -225,7 +227,7 @@ def test_metrics_go_to_tensorboard_where_that_is_asked_for(parent, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     model, recipe = keep_layers(parent, (1, 3)), RECIPE.model_copy(update={"epochs": 8, "tracking": ("tensorboard",)})
-    losses = recover(model, TRAIN, recipe, max_length=32, tracked=tmp_path / "tracked")
+    losses = fine_tune(model, TRAIN, recipe, max_length=32, tracked=tmp_path / "tracked")
     [events] = (tmp_path / "tracked").rglob("events.out.tfevents.*")
     told = EventAccumulator(str(events.parent)).Reload()
     curve = [event.value for event in told.Scalars("train/loss")]

@@ -10,7 +10,7 @@ from probescale.selection.scaling import Law
 from probescale.utils.files import Record
 
 
-class Trial(BaseModel):
+class SearchStep(BaseModel):
     """One training: what was expected of it, and what came out."""
 
     model_config = ConfigDict(frozen=True)
@@ -23,10 +23,10 @@ class Trial(BaseModel):
     enough: bool
 
 
-class Trace(Record):
+class SmallestSearch(Record):
     keep: float  # share of the original's metric that had to be kept
     wanted: float  # the metric that this means
-    trials: tuple[Trial, ...]  # in the order in which they were trained
+    trials: tuple[SearchStep, ...]  # in the order in which they were trained
     answer: tuple[int, ...]  # the layers of the smallest model that was measured to keep enough
     bracketed: bool  # the next smaller one was measured, and keeps too little
     law: Law | None = None  # probe accuracy against parameters of the candidates: what was expected before training

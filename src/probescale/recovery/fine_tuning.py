@@ -18,14 +18,14 @@ from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel, compute_fingerprint, quiet_transformers
 from probescale.models.subsets import Subset
-from probescale.recovery.checkpoints import Checkpoints, newest
-from probescale.recovery.inputs import Data, Inputs, inputs_of, labels_of
+from probescale.recovery.checkpoints import Checkpoints, find_newest
+from probescale.recovery.inputs import Data, Inputs, build_inputs, row_labels
+from probescale.recovery.label_scale import LabelScale, fit_label_scale
 from probescale.recovery.objective import Objective
-from probescale.recovery.predict import answers_of
-from probescale.recovery.scale import Scale, scale_of
-from probescale.recovery.states import watched
-from probescale.recovery.teacher import Lessons
-from probescale.recovery.trainer import Bar, EarlyStop, RecoveryTrainer, arguments_of, losses_of
+from probescale.recovery.predict import compute_logits
+from probescale.recovery.states import capture_states
+from probescale.recovery.teacher import TeacherOutputs
+from probescale.recovery.trainer import EarlyStop, ProgressBar, RecoveryTrainer, build_arguments, mean_epoch_losses
 from probescale.tasks.data import Examples, split_rows
 from probescale.tasks.unlabelled import joined
 from probescale.utils.distributed import run_on_all
@@ -34,12 +34,12 @@ from probescale.utils.progress import progress
 TRIAL_HELD_OUT = 1000  # inputs on which a short training is judged, at most
 
 
-def recover(
+def fine_tune(
     loaded: LoadedModel,
     train: Data,
     recipe: RecoveryConfig,
     *,
-    lessons: Lessons | None = None,
+    teacher: TeacherOutputs | None = None,
     kept: Subset | None = None,
     max_length: int = 128,
     seed: int = 0,
@@ -57,27 +57,27 @@ def recover(
     """
     if recipe.epochs == 0:
         return ()
-    inputs, objective, scale = _asked(loaded, train, recipe, lessons, kept, max_length)
+    inputs, objective, scale = _asked(loaded, train, recipe, teacher, kept, max_length)
     used, held = _parts(train, inputs, recipe.validation, seed)
     with _dropout(loaded.model, recipe.dropout):
-        cut_off = checkpoints is not None and newest(checkpoints) is not None
+        cut_off = checkpoints is not None and find_newest(checkpoints) is not None
         if recipe.healing and objective.states is not None and not cut_off:
             healing = replace(objective, answer_weight=0.0, state_weight=1.0)
             short = recipe.model_copy(update={"epochs": recipe.healing})
             run_on_all(_train, loaded, inputs, used, [], healing, short, seed, f"healing, {title}")
         losses = run_on_all(_train, loaded, inputs, used, held, objective, recipe, seed, title, tracked, checkpoints)
     if objective.quantity:
-        scale.turn_back(loaded.model)
+        scale.fold_into_head(loaded.model)
     loaded.fingerprint = compute_fingerprint(loaded.model)
     return losses
 
 
-def attempt(
+def train_briefly(
     loaded: LoadedModel,
     train: Data,
     recipe: RecoveryConfig,
     *,
-    lessons: Lessons | None = None,
+    teacher: TeacherOutputs | None = None,
     kept: Subset | None = None,
     texts: int,
     max_length: int = 128,
@@ -89,25 +89,25 @@ def attempt(
 
     `texts`: how many it reads, some of them again where there are fewer.
     """
-    inputs, objective, _ = _asked(loaded, train, recipe, lessons, kept, max_length)
+    inputs, objective, _ = _asked(loaded, train, recipe, teacher, kept, max_length)
     order = np.random.default_rng(seed).permutation(len(inputs)).tolist()
-    first = aside(len(order))
+    first = count_held_out(len(order))
     held, used = order[:first], order[first : first + texts]
     short = recipe.model_copy(update={"epochs": max(round(texts / len(used)), 1), "tracking": ()})
     with _dropout(loaded.model, recipe.dropout):
-        return run_on_all(_attempt, loaded, inputs, used, held, objective, short, seed, title)
+        return run_on_all(_train_briefly, loaded, inputs, used, held, objective, short, seed, title)
 
 
-def aside(inputs: int) -> int:
+def count_held_out(inputs: int) -> int:
     """How many of them a short training is judged on.
 
-    >>> aside(120), aside(60_000)
+    >>> count_held_out(120), count_held_out(60_000)
     (24, 1000)
     """
     return max(min(TRIAL_HELD_OUT, inputs // 5), 1)
 
 
-def _attempt(
+def _train_briefly(
     loaded: LoadedModel,
     inputs: Inputs,
     used: Sequence[int],
@@ -126,35 +126,35 @@ def _asked(
     loaded: LoadedModel,
     train: Data,
     recipe: RecoveryConfig,
-    lessons: Lessons | None,
+    teacher: TeacherOutputs | None,
     kept: Subset | None,
     max_length: int,
-) -> tuple[Inputs, Objective, Scale]:
+) -> tuple[Inputs, Objective, LabelScale]:
     """All inputs, labelled ones first, and what is to be learnt of them."""
-    inputs = inputs_of(loaded.tokenizer, joined(train, lessons.unlabelled if lessons else None), max_length)
-    labels = labels_of(train)
+    inputs = build_inputs(loaded.tokenizer, joined(train, teacher.unlabelled if teacher else None), max_length)
+    labels = row_labels(train)
     quantity = isinstance(train, Examples) and train.kind == "number"
-    scale = scale_of(labels, loaded.model) if quantity else Scale()
-    return inputs, _objective(scale.of(labels), inputs, recipe, lessons, kept, scale, quantity=quantity), scale
+    scale = fit_label_scale(labels, loaded.model) if quantity else LabelScale()
+    return inputs, _objective(scale.of(labels), inputs, recipe, teacher, kept, scale, quantity=quantity), scale
 
 
 def _objective(
     known: np.ndarray,
     inputs: Inputs,
     recipe: RecoveryConfig,
-    lessons: Lessons | None,
+    teacher: TeacherOutputs | None,
     kept: Subset | None,
-    scale: Scale,
+    scale: LabelScale,
     *,
     quantity: bool,
 ) -> Objective:
     labels = np.full(inputs.rows, np.nan, np.float32)  # unlabelled texts come behind
     labels[: len(known)] = known
-    states = lessons.states_for(kept) if lessons and kept and (recipe.states or recipe.healing) else None
+    states = teacher.states_for(kept) if teacher and kept and (recipe.states or recipe.healing) else None
     return Objective(
         labels=torch.from_numpy(labels),
         quantity=quantity,
-        answers=torch.from_numpy(scale.of(lessons.answers)) if lessons else None,
+        answers=torch.from_numpy(scale.of(teacher.answers)) if teacher else None,
         soft=recipe.soft,
         temperature=recipe.temperature,
         states=None if states is None else torch.from_numpy(states),
@@ -187,8 +187,8 @@ def _train(
     set_seed(seed)
     blocks = list(loaded.family.layers(loaded.model)) if objective.states is not None else []
     steps = recipe.epochs * -(-len(used) // recipe.batch_size)
-    with tempfile.TemporaryDirectory() as scratch, quiet_transformers(), watched(blocks) as seen:
-        arguments = arguments_of(recipe, str(tracked or scratch), seed, title, steps)
+    with tempfile.TemporaryDirectory() as scratch, quiet_transformers(), capture_states(blocks) as seen:
+        arguments = build_arguments(recipe, str(tracked or scratch), seed, title, steps)
         data, lengths = Part(inputs, used), inputs.tokens.lengths[used].tolist()
         trainer = RecoveryTrainer(
             loaded, data, lengths, inputs.collate, objective, seen, arguments, recipe.layer_decay, checkpoints
@@ -199,9 +199,9 @@ def _train(
             trainer.add_callback(EarlyStop(loaded.model, loss, recipe.patience, checkpoints))
         if checkpoints:
             trainer.add_callback(Checkpoints(checkpoints))
-        before = newest(checkpoints) if checkpoints else None
+        before = find_newest(checkpoints) if checkpoints else None
         with progress(title, steps) as advance:
-            trainer.add_callback(Bar(advance))
+            trainer.add_callback(ProgressBar(advance))
             trainer.train(resume_from_checkpoint=str(before) if before else None)
     loaded.model.eval()
     if not all(torch.isfinite(parameter).all() for parameter in loaded.model.parameters()):
@@ -210,7 +210,7 @@ def _train(
             field="recovery.learning_rate",
             hint=f"choose a smaller one than {recipe.learning_rate:g}",
         )
-    return losses_of(trainer.state.log_history)
+    return mean_epoch_losses(trainer.state.log_history)
 
 
 def _held_out_loss(loaded: LoadedModel, inputs: Inputs, held: Sequence[int], objective: Objective) -> float:
@@ -219,7 +219,7 @@ def _held_out_loss(loaded: LoadedModel, inputs: Inputs, held: Sequence[int], obj
 
 def _held_out(loaded: LoadedModel, inputs: Inputs, held: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """What the model answers there, and the numbers of the rows."""
-    answers = torch.from_numpy(answers_of(loaded, inputs, only=held, title="validating"))
+    answers = torch.from_numpy(compute_logits(loaded, inputs, only=held, title="validating"))
     rows = torch.nonzero(~answers[:, 0].isnan()).flatten()
     return answers[rows], rows
 

@@ -13,14 +13,14 @@ from probescale.models.family import backbone
 
 
 @dataclass(frozen=True)
-class Scale:
+class LabelScale:
     mean: float = 0.0
     spread: float = 1.0
 
     def of(self, values: np.ndarray) -> np.ndarray:
         return ((values - self.mean) / self.spread).astype(np.float32)
 
-    def turn_back(self, model: PreTrainedModel) -> None:
+    def fold_into_head(self, model: PreTrainedModel) -> None:
         """Afterwards the model answers in the units of the data."""
         last = output_layer(model)
         with torch.no_grad():
@@ -29,10 +29,10 @@ class Scale:
                 last.bias.mul_(self.spread).add_(self.mean)
 
 
-def scale_of(labels: np.ndarray, model: PreTrainedModel) -> Scale:
+def fit_label_scale(labels: np.ndarray, model: PreTrainedModel) -> LabelScale:
     """Without a bias in the model's last matrix the mean has no place to go."""
     mean = float(np.nanmean(labels)) if output_layer(model).bias is not None else 0.0
-    return Scale(mean, float(np.nanstd(labels)) or 1.0)
+    return LabelScale(mean, float(np.nanstd(labels)) or 1.0)
 
 
 def output_layer(model: PreTrainedModel) -> nn.Linear:
