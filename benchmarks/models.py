@@ -34,6 +34,7 @@ from probescale.pipeline.provenance import versions
 from probescale.probing.flow import flow_of
 from probescale.report.table import Table
 from probescale.selection.budget import parse_budget
+from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import Evidence
 from probescale.selection.select import select
 from real import DATA, ROOT, weights
@@ -244,7 +245,7 @@ def kept_by(strategy: str, parent: LoadedModel, tokens: list[int], k: int) -> tu
     ids = torch.tensor([tokens[:WINDOW]])
     turned = flow_of(parent, [{"input_ids": ids, "attention_mask": torch.ones_like(ids)}])
     evidence = Evidence([0.0] * parent.layers, influence=turned.influence, angles=turned.angles)
-    return select(evidence, parse_budget(k=k), strategy=strategy).kept
+    return select(evidence, Constraints(parse_budget(k=k)), strategy).kept
 
 
 def reload(folder: Path) -> tuple[Any, Any]:

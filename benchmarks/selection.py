@@ -98,6 +98,7 @@ def choices(task: str) -> dict[tuple[str, int], list[Kept]]:
     from dataclasses import replace
 
     from probescale.selection.budget import parse_budget
+    from probescale.selection.constraints import Constraints
     from probescale.selection.evidence import evidence_of
     from probescale.selection.select import select
     from probescale.selection.strategies import STRATEGIES
@@ -106,7 +107,8 @@ def choices(task: str) -> dict[tuple[str, int], list[Kept]]:
     for name in (name for name, known in STRATEGIES.items() if known.reads != "trials"):
         for k in KS if name != "exhaustive" else KS[:1]:
             seeds = range(RANDOM_DRAWS) if name == "random" else (0,)
-            drawn = [select(replace(seen, seed=seed), parse_budget(k=k), strategy=name).kept for seed in seeds]
+            allowed = Constraints(parse_budget(k=k))
+            drawn = [select(replace(seen, seed=seed), allowed, name).kept for seed in seeds]
             found[name, k] = drawn
     return found
 

@@ -37,13 +37,14 @@ if TYPE_CHECKING:
     from probescale.report.examination import examine as examine
     from probescale.selection.budget import parse_budget as parse_budget
     from probescale.selection.calibration import calibrate as calibrate
+    from probescale.selection.constraints import Constraints as Constraints
     from probescale.selection.correlation import rank_correlation as rank_correlation
     from probescale.selection.evidence import Evidence as Evidence
     from probescale.selection.evidence import combined as combined
     from probescale.selection.evidence import evidence_of as evidence_of
     from probescale.selection.planning import plan as plan
+    from probescale.selection.result import Selection as Selection
     from probescale.selection.scaling import fit_law as fit_law
-    from probescale.selection.select import Selection as Selection
     from probescale.selection.select import select as select
     from probescale.selection.structure import Structure as Structure
     from probescale.tasks.task import load_task as load_task
@@ -76,7 +77,8 @@ _HOMES = {
     "fine_tune": "recovery.fine_tuning",
     "RunResult": "recovery.result",
     "parse_budget": "selection.budget",
-    "Selection": "selection.select",
+    "Constraints": "selection.constraints",
+    "Selection": "selection.result",
     "select": "selection.select",
     "calibrate": "selection.calibration",
     "rank_correlation": "selection.correlation",

@@ -78,9 +78,9 @@ def test_structure_on_the_command_line(cli, two_tasks):
     [
         (["--keep", "7"], "--keep: layer 7 does not exist"),
         (["--keep", "a"], '--keep: "a" is not a layer'),
-        (["--keep", "1,2,3"], "--k: k=2, but between 3 and 6 layers"),
+        (["--keep", "1,2,3"], "--k: k=2, but the required structure allows 3 to 6 layers"),
         (["--keep", "1,2", "--gap", "2"], "--gap: layers 1, 2 are closer than the gap of 2"),
-        (["--gap", "6"], "--k: k=2, but between 1 and 1 layers"),
+        (["--gap", "6"], "--k: k=2, but the required structure allows 1 to 1 layers"),
         (["--gap", "2", "--neighbours"], "leave --gap or --neighbours out"),
         (["--gap", "0"], "--gap"),
         (["--strategy", "contiguous", "--gap", "2"], "use a gap of 1"),

@@ -18,8 +18,10 @@ from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.tables import selection_table
 from probescale.selection.budget import parse_budget
 from probescale.selection.calibration import calibrate, load_measured
+from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import together
-from probescale.selection.select import Selection, select
+from probescale.selection.result import Selection
+from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
 from probescale.study.cells import Study, study_of
 from probescale.study.folder import MARK, StudyFolder
@@ -98,7 +100,11 @@ def choose(path: Path, strategy: str, budget: str) -> Selection:
     scores = load_scores(path)
     evidence, resamples = together([scores], [1.0])
     chosen = select(
-        evidence, parse_budget(budget, where="--"), scores.parameters, strategy, scores.provenance, resamples=resamples
+        evidence,
+        Constraints(parse_budget(budget, where="--"), scores.parameters),
+        strategy,
+        resamples=resamples,
+        provenance=scores.provenance,
     )
     chosen.save(path.with_name("selection.json"))
     selection_table(chosen)

@@ -12,6 +12,7 @@ from probescale.models.loading import load_as_saved
 from probescale.models.proof.twin import build_twin_config
 from probescale.models.surgery import keep_layers
 from probescale.selection.budget import parse_budget
+from probescale.selection.constraints import Constraints
 from probescale.selection.select import select
 
 
@@ -37,14 +38,14 @@ def test_roberta_large_counts(roberta_large):
     ("budget", "k"), [("82M", 2), ("128.7M", 6), ("128.6M", 5), ("355.4M", 24), ("36.2%", 6), ("5x", 1)]
 )
 def test_budgets_on_roberta_large(roberta_large, budget, k):
-    found = select([0.5] * 24, parse_budget(budget), roberta_large)
+    found = select([0.5] * 24, Constraints(parse_budget(budget), roberta_large))
     assert found.k == k
     assert found.params == 52_000_768 + k * 12_596_224 + 1_051_650
 
 
 def test_a_budget_below_one_layer_names_the_smallest(roberta_large):
     with pytest.raises(UserError, match="65,648,642"):
-        select([0.5] * 24, parse_budget("10x"), roberta_large)
+        select([0.5] * 24, Constraints(parse_budget("10x"), roberta_large))
 
 
 def test_t5_base_encoder_counts():

@@ -182,8 +182,14 @@ def test_all_compared_strategies_are_gathered_together(model_folder, task_files)
         (["selection.strategy=stitched", "selection.gap=2"], "keeps neighbouring layers"),
         (["selection.strategy=angular", "selection.gap=2", "selection.neighbours=true"], "contradict each other"),
         (["selection.strategy=exhaustive", "selection.keep=[9]"], "layer 9 does not exist"),
-        (["selection.strategy=exhaustive", "selection.keep=[1,2,3]"], "selection.k: k=2, but between 3 and 4 layers"),
-        (["selection.strategy=exhaustive", "selection.gap=4"], "selection.k: k=2, but between 1 and 1 layers"),
+        (
+            ["selection.strategy=exhaustive", "selection.keep=[1,2,3]"],
+            "selection.k: k=2, but the required structure allows 3 to 4 layers",
+        ),
+        (
+            ["selection.strategy=exhaustive", "selection.gap=4"],
+            "selection.k: k=2, but the required structure allows 1 to 1 layers",
+        ),
         (["selection.strategy=marginal", "selection.keep=[1,2]", "selection.gap=2"], "closer than the gap of 2"),
         (["selection.strategy=stiched"], 'Did you mean "stitched"'),
         (["selection.gap=0"], "selection.gap"),

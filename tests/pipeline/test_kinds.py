@@ -28,6 +28,7 @@ from probescale.probing.probe import probe
 from probescale.probing.score_files import load_scores
 from probescale.report.markdown import _usage
 from probescale.selection.budget import parse_budget
+from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import together
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
@@ -97,7 +98,7 @@ def test_every_strategy_has_what_it_decides_by(model_folder, data, kind):
     assert accuracy[(1, 2)] > 0.7, "R2, or the share of right tags"
     evidence, resamples = together([scores.credited("information", None)], [1.0])  # accuracies may all be equal
     for name in names:
-        chosen = select(evidence, parse_budget(k=2), scores.parameters, name, resamples=resamples)
+        chosen = select(evidence, Constraints(parse_budget(k=2), scores.parameters), name, resamples=resamples)
         assert len(chosen.kept) == 2
 
 

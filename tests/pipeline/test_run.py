@@ -290,7 +290,9 @@ def test_the_steps_one_by_one(bert_run, tmp_path):
     task = probescale.load_task(config.task, config.seed)
     loaded = probescale.load_classifier(config.model.source, None, task.train.names, seed=0)
     scores = probescale.probe(loaded, task, config)
-    selection = probescale.select(scores.relevance, probescale.parse_budget("90%"), scores.parameters)
+    selection = probescale.select(
+        scores.relevance, probescale.Constraints(probescale.parse_budget("90%"), scores.parameters)
+    )
     small = probescale.keep_layers(loaded, selection.kept)
     probescale.fine_tune(small, task.train, config.recovery, max_length=32)
     accuracy = (probescale.predict(small, task.dev, max_length=32) == task.gold).mean()

@@ -13,7 +13,7 @@ from probescale.pipeline.evaluation import Measurer
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.tournament import Attempts, _enough, try_out
 from probescale.pipeline.validate import check
-from probescale.selection.select import Selection
+from probescale.selection.result import Selection
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,10 @@ from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.page import Page, render
 from probescale.report.run_page import run_page
 from probescale.selection.budget import parse_budget
+from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import evidence_of
-from probescale.selection.select import Selection, select
+from probescale.selection.result import Selection
+from probescale.selection.select import select
 
 EVIL = "</script><script>window.evil=1</script><img src=x onerror='window.evil=1'>"
 
@@ -30,7 +32,7 @@ def run(tmp_path_factory) -> tuple[Path, ProbeScores, Selection, RunResult]:
     raw = {"task": f"sst2 {EVIL}", "layers": 6, "probes": {"task": probe}, "parameters": sizes}
     (folder / "scores.json").write_text(json.dumps(raw))
     scores = load_scores(folder / "scores.json")
-    chosen = select(evidence_of(scores), parse_budget(k=3), scores.parameters, "contiguous")
+    chosen = select(evidence_of(scores), Constraints(parse_budget(k=3), scores.parameters), "contiguous")
     chosen.save(folder / "selection.json")
 
     def measured(kept: tuple[int, ...], value: float) -> EvaluatedModel:
@@ -104,7 +106,7 @@ def test_the_slider_shows_what_would_be_kept(page, run):
     assert page.locator("#figures").inner_text().count("80.00") == 1  # measured
     page.locator("#budget").focus()
     page.keyboard.press("ArrowRight")
-    wider = select(evidence_of(scores), parse_budget(k=4), scores.parameters, "contiguous")
+    wider = select(evidence_of(scores), Constraints(parse_budget(k=4), scores.parameters), "contiguous")
     assert shown() == ",".join(map(str, wider.kept))
     assert "not trained" in page.locator("#figures").inner_text()
     page.locator("#method").select_option(label="top_k")

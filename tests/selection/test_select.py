@@ -17,6 +17,7 @@ from probescale.models.cost import Cost
 from probescale.models.parameters import Parameters
 from probescale.models.subsets import all_contiguous_blocks
 from probescale.selection.budget import Unit, parse_budget
+from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import Evidence, combined
 from probescale.selection.search import all_subsets, beam_search
 from probescale.selection.select import select
@@ -43,9 +44,9 @@ def test_the_papers_table_gives_the_papers_blocks(cli, weights, k, first, last):
 
 
 def test_ties_go_to_the_lower_start():
-    assert select([0.5] * 7 + [0.1], parse_budget(k=3), strategy="contiguous").kept == (1, 2, 3)
+    assert select([0.5] * 7 + [0.1], Constraints(parse_budget(k=3)), "contiguous").kept == (1, 2, 3)
     # 0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1 differ in the last bit when added naively
-    assert select([0.1, 0.2, 0.3, 0.2, 0.1], parse_budget(k=2), strategy="contiguous").kept == (2, 3)
+    assert select([0.1, 0.2, 0.3, 0.2, 0.1], Constraints(parse_budget(k=2)), "contiguous").kept == (2, 3)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_ties_go_to_the_lower_start():
     [(24, 6, (4, 8, 12, 16, 20, 24)), (24, 4, (6, 12, 18, 24)), (12, 5, (2, 5, 7, 10, 12)), (6, 4, (2, 3, 5, 6))],
 )
 def test_uniform(layers, k, kept):
-    assert select([0.0] * layers, parse_budget(k=k), strategy="uniform_k").kept == kept
+    assert select([0.0] * layers, Constraints(parse_budget(k=k)), "uniform_k").kept == kept
 
 
 @st.composite
@@ -122,7 +123,7 @@ def test_every_strategy_keeps_every_budget_and_structure(problem, strategy, shar
 
     choose = STRATEGIES[strategy].choose
     try:
-        found = select(evidence, budget, parameters, strategy, costs=costs, structure=structure)
+        found = select(evidence, Constraints(budget, parameters, costs, structure), strategy)
     except UserError:
         assert not any(fits(kept) for kept in choose(evidence, structure.sizes(layers)[0], structure))
         return
@@ -151,7 +152,7 @@ def test_strategies_by_value_are_the_best_of_all_subsets(problem, strategy, data
     }[strategy]
     every = [s for s in itertools.combinations(range(1, evidence.layers + 1), k) if structure.allows(s)]
     best = max(sum(values[layer - 1] for layer in subset) for subset in every)
-    found = select(evidence, parse_budget(k=k), strategy=strategy, structure=structure).kept
+    found = select(evidence, Constraints(parse_budget(k=k), structure=structure), strategy).kept
     assert sum(values[layer - 1] for layer in found) == pytest.approx(best)
 
 
@@ -162,7 +163,7 @@ def test_exhaustive_is_brute_force(problem, data):
     evidence, _ = ready(problem, "exhaustive", structure)
     k = data.draw(st.sampled_from(structure.sizes(evidence.layers)))
     every = [s for s in itertools.combinations(range(1, evidence.layers + 1), k) if structure.allows(s)]
-    found = select(evidence, parse_budget(k=k), strategy="exhaustive", structure=structure).kept
+    found = select(evidence, Constraints(parse_budget(k=k), structure=structure), "exhaustive").kept
     assert evidence.subnetworks[found] == max(evidence.subnetworks[subset] for subset in every)
 
 
@@ -173,7 +174,7 @@ def test_a_hundred_layers_take_less_than_a_second(strategy):
     parameters = Parameters(embeddings=1000, layers=tuple(draw.integers(10, 90, 100).tolist()), rest=1)
     structure = Structure(keep=(1,), gap=1 if STRATEGIES[strategy].neighbours else 2)
     started = time.process_time()
-    found = select(evidence, parse_budget("40%"), parameters, strategy, structure=structure)
+    found = select(evidence, Constraints(parse_budget("40%"), parameters, structure=structure), strategy)
     # Processor time of this process alone, and several times what it takes: it would show a search that explodes.
     assert time.process_time() - started < 1
     assert parameters.of(found.kept) <= 0.4 * parameters.total
@@ -190,26 +191,28 @@ def test_a_hundred_layers_take_less_than_a_second(strategy):
     ],
 )
 def test_rules_without_scores(layers, strategy, k, kept):
-    assert select([0.0] * layers, parse_budget(k=k), strategy=strategy).kept == kept
+    assert select([0.0] * layers, Constraints(parse_budget(k=k)), strategy).kept == kept
 
 
 def test_random_draws_by_the_seed():
-    drawn = {select(Evidence([0.0] * 12, seed=seed), parse_budget(k=4), strategy="random").kept for seed in range(9)}
+    drawn = {
+        select(Evidence([0.0] * 12, seed=seed), Constraints(parse_budget(k=4)), "random").kept for seed in range(9)
+    }
     assert len(drawn) > 5
-    again = select(Evidence([0.0] * 12, seed=3), parse_budget(k=4), strategy="random").kept
-    assert again == select(Evidence([0.5] * 12, seed=3), parse_budget(k=4), strategy="random").kept
+    again = select(Evidence([0.0] * 12, seed=3), Constraints(parse_budget(k=4)), "random").kept
+    assert again == select(Evidence([0.5] * 12, seed=3), Constraints(parse_budget(k=4)), "random").kept
 
 
 def test_angular_drops_the_chunk_that_turns_least():
     angles = np.abs(np.subtract.outer(range(7), range(7))) / 10
     angles[2, 5] = 0.01  # between the output of layer 2 and that of layer 5 hardly anything happens
     evidence = Evidence([0.0] * 6, angles=angles.tolist())
-    assert select(evidence, parse_budget(k=3), strategy="angular").kept == (1, 2, 6)
+    assert select(evidence, Constraints(parse_budget(k=3)), "angular").kept == (1, 2, 6)
 
 
 def test_marginal_takes_what_layers_add():
     evidence = Evidence([0.5, 0.8, 0.81, 0.9, 0.85, 0.86], below=0.45)
-    assert select(evidence, parse_budget(k=3), strategy="marginal").kept == (1, 2, 4)
+    assert select(evidence, Constraints(parse_budget(k=3)), "marginal").kept == (1, 2, 4)
 
 
 @pytest.mark.parametrize(
@@ -227,23 +230,23 @@ def test_marginal_takes_what_layers_add():
         (Evidence([1, 2, 3]), "exhaustive", Structure(), 2, "probes of subnetworks"),
         (Evidence([1, 2, 3]), "contiguous", Structure(gap=2), 2, "use a gap of 1"),
         (Evidence([1, 2, 3]), "best_scores", Structure(gap=2, contiguous=True), 2, "contradict each other"),
-        (Evidence([1, 2, 3]), "best_scores", Structure(gap=2), 3, "between 1 and 2 layers"),
-        (Evidence([1, 2, 3]), "best_scores", Structure(keep=(1, 2)), 1, "between 2 and 3 layers"),
+        (Evidence([1, 2, 3]), "best_scores", Structure(gap=2), 3, "allows 1 to 2 layers"),
+        (Evidence([1, 2, 3]), "best_scores", Structure(keep=(1, 2)), 1, "allows 2 to 3 layers"),
         (Evidence([1, 2, 3]), "best_scores", Structure(keep=(1, 2), gap=2), 2, "closer than the gap"),
         (Evidence([1, 2, 3]), "best_scores", Structure(keep=(4,)), 2, "layer 4 does not exist"),
     ],
 )
 def test_what_cannot_be_answered(evidence, strategy, structure, k, says):
     with pytest.raises(UserError) as error:
-        select(evidence, parse_budget(k=k), strategy=strategy, structure=structure)
+        select(evidence, Constraints(parse_budget(k=k), structure=structure), strategy)
     assert says in str(error.value)
 
 
 def test_how_sure_it_is():
     clear = Evidence([0.1, 0.9, 0.9, 0.1])
     close = [Evidence([0.1, 0.9, 0.9, 0.1])] * 60 + [Evidence([0.9, 0.9, 0.1, 0.1])] * 40
-    sure = select(clear, parse_budget(k=2), strategy="contiguous", resamples=[clear] * 20).certainty
-    unsure = select(clear, parse_budget(k=2), strategy="contiguous", resamples=close).certainty
+    sure = select(clear, Constraints(parse_budget(k=2)), "contiguous", resamples=[clear] * 20).certainty
+    unsure = select(clear, Constraints(parse_budget(k=2)), "contiguous", resamples=close).certainty
     assert sure is not None
     assert unsure is not None
     assert (sure.same, sure.close, sure.layers) == (1.0, False, (0.0, 1.0, 1.0, 0.0))
@@ -251,15 +254,15 @@ def test_how_sure_it_is():
     assert unsure.layers == (0.4, 1.0, 0.6, 0.0)
     assert "Within the noise" in unsure.sentence()
     assert "Sure" in sure.sentence()
-    assert select(clear, parse_budget(k=2), strategy="bottom_k", resamples=close).certainty is None
+    assert select(clear, Constraints(parse_budget(k=2)), "bottom_k", resamples=close).certainty is None
 
 
 def test_one_subnetwork_for_two_tasks():
     first = Evidence([0.9, 0.1, 0.1], below=0.0, subnetworks={(1,): 0.9, (2,): 0.1})
     second = Evidence([0.1, 0.1, 0.8], below=0.2, subnetworks={(1,): 0.1, (3,): 0.1})
     even, tilted = combined([(first, 1), (second, 1)]), combined([(first, 1), (second, 3)])
-    assert select(even, parse_budget(k=1), strategy="best_scores").kept == (1,)
-    assert select(tilted, parse_budget(k=1), strategy="best_scores").kept == (3,)
+    assert select(even, Constraints(parse_budget(k=1)), "best_scores").kept == (1,)
+    assert select(tilted, Constraints(parse_budget(k=1)), "best_scores").kept == (3,)
     assert even.below == pytest.approx(0.1)
     assert even.subnetworks == {(1,): pytest.approx(0.5)}
     assert even.influence is None
@@ -275,7 +278,7 @@ def test_contiguous_is_the_best_block(problem, data):
     relevance = problem[0].relevance
     assume(len(set(relevance)) > 1 or len(relevance) == 1)
     k = data.draw(st.integers(1, len(relevance)))
-    found = select(relevance, parse_budget(k=k), strategy="contiguous")
+    found = select(relevance, Constraints(parse_budget(k=k)), "contiguous")
     blocks = [tuple(range(s, s + k)) for s in range(1, len(relevance) - k + 2)]
     best = max(score_of(relevance, block) for block in blocks)
     assert found.score == best

@@ -182,6 +182,7 @@ def select(
     from probescale.probing.score_files import load_scores
     from probescale.report.tables import selection_table
     from probescale.selection.budget import parse_budget
+    from probescale.selection.constraints import Constraints
     from probescale.selection.evidence import together
     from probescale.selection.select import select as select_layers
     from probescale.selection.structure import Structure
@@ -196,11 +197,17 @@ def select(
     evidence, resamples = together(tasks, shares)
     structure = Structure(tuple(sorted(set(parse_layers(keep)))) if keep else (), gap, neighbours, where="--")
     limits = parse_budget(budget, k, where="--")
-    parameters, costs = tasks[0].parameters, None
+    parameters, costs = tasks[0].parameters, {}
     if model:
         parameters, costs = _counted(model, evidence.layers, limits, classes, length, batch_size)
     made = tasks[0].provenance if len(tasks) == 1 else {"tasks": {one.task: one.provenance for one in tasks}}
-    chosen = select_layers(evidence, limits, parameters, strategy, made, costs, structure, resamples)
+    chosen = select_layers(
+        evidence,
+        Constraints(limits, parameters, costs, structure),
+        strategy,
+        resamples=resamples,
+        provenance=made,
+    )
     if out:
         chosen.save(check_output_file(out))
     if as_json:

@@ -28,7 +28,7 @@ from probescale.recovery.predictions import load_predictions, save_predictions
 from probescale.recovery.recipe import describe_recipe
 from probescale.recovery.result import EvaluatedModel
 from probescale.recovery.teacher import TeacherOutputs, load_teacher, record_teacher_outputs
-from probescale.selection.select import Selection
+from probescale.selection.result import Selection
 from probescale.tasks.data import Examples
 from probescale.tasks.metrics import interval
 from probescale.tasks.task import Task

@@ -14,8 +14,9 @@ from probescale.probing.flow import flow
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
 from probescale.selection.budget import Unit, parse_budget
+from probescale.selection.constraints import Constraints
 from probescale.selection.search import all_subsets, beam_search, beam_width
-from probescale.selection.select import largest
+from probescale.selection.select import largest_k
 from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import structure_of
 from probescale.tasks.data import sample
@@ -37,8 +38,8 @@ def most_layers(
     budget = parse_budget(config.selection.budget, config.selection.k)
     if costs is None:
         budget = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit == "parameters"))
-    structure = structure_of(config.selection)
-    return max(largest(layers, budget, parameters, name, costs, structure) for name in strategies_of(config))
+    constraints = Constraints(budget, parameters, costs or {}, structure_of(config.selection))
+    return max(largest_k(layers, constraints, name) for name in strategies_of(config))
 
 
 def gather(

@@ -38,8 +38,10 @@ from probescale.report.figure import write_figure
 from probescale.report.markdown import report
 from probescale.report.run_page import run_page
 from probescale.selection.budget import Unit, parse_budget
+from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import evidence_of, together
-from probescale.selection.select import Selection, fitting, select
+from probescale.selection.result import Selection
+from probescale.selection.select import select, select_subset
 from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import structure_of
 from probescale.tasks.task import Task, load_task
@@ -191,11 +193,12 @@ def selections(
 ) -> list[Selection]:
     """The run's own, then those it is compared with."""
     budget = parse_budget(config.selection.budget, config.selection.k)
-    (evidence, resamples), structure = together([scores], [1.0]), structure_of(config.selection)
+    evidence, resamples = together([scores], [1.0])
+    constraints = Constraints(budget, parameters, costs, structure_of(config.selection))
     if trials:
         evidence = replace(evidence, trials={trials.best.kept: trials.best.loss})
     chosen, *others = (
-        select(evidence, budget, parameters, name, made, costs, structure, resamples) for name in strategies_of(config)
+        select(evidence, constraints, name, resamples=resamples, provenance=made) for name in strategies_of(config)
     )
     return [chosen.model_copy(update={"reason": trials.sentence()}) if trials else chosen, *others]
 
@@ -217,7 +220,9 @@ def trials_of(
     def propose(shrink: ShrinkPlan, rule: str) -> Subset | None:
         if STRATEGIES[rule].neighbours and structure.gap > 1:
             return None
-        return fitting(evidence, budget, measurer.shrinker.count_parameters(shrink), rule, costs, structure)
+        return select_subset(
+            evidence, Constraints(budget, measurer.shrinker.count_parameters(shrink), costs, structure), rule
+        )
 
     return try_out(path, measurer, splits, propose)
 
@@ -245,7 +250,7 @@ def splits_of(
             strategy = STRATEGY if structure.gap == 1 else "marginal"
 
         def kept_with(parameters: Parameters) -> Subset | None:
-            return fitting(evidence, budget, parameters, strategy, costs, structure)
+            return select_subset(evidence, Constraints(budget, parameters, costs, structure), strategy)
 
         choose(shrinker, ways, kept_with, task, config).save(path)
     found = Splits.load(path)

@@ -21,9 +21,11 @@ from probescale.recovery.result import EvaluatedModel
 from probescale.recovery.smallest import SearchStep, SmallestSearch
 from probescale.selection.bracket import find_smallest
 from probescale.selection.budget import parse_budget
+from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import evidence_of
+from probescale.selection.result import Selection, describe
 from probescale.selection.scaling import fit_law, held_out_error
-from probescale.selection.select import Selection, describe, select
+from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import structure_of
 from probescale.tasks.task import Task
@@ -139,11 +141,11 @@ def _candidates(
     every, name = tuple(parameters.all_layers), config.selection.strategy
     sizes = structure.also(parameters.fixed).sizes(scores.layers)
     found = {
-        k: select(evidence, parse_budget(k=k), parameters, name, made, structure=structure)
+        k: select(evidence, Constraints(parse_budget(k=k), parameters, structure=structure), name, provenance=made)
         for k in sizes
         if k < scores.layers
     }
-    whole = describe(every, scores.relevance, parse_budget(k=scores.layers), parameters, name, made)
+    whole = describe(every, scores.relevance, Constraints(parse_budget(k=scores.layers), parameters), name, made)
     return {**found, scores.layers: whole}
 
 

@@ -207,8 +207,9 @@ def check_budget(config: RunConfig, classes: int) -> None:
     from probescale.models.budget_costs import measure_costs
     from probescale.models.counting import count_from_config
     from probescale.models.heads import HEAD_FOR
+    from probescale.selection.constraints import Constraints
     from probescale.selection.search import refuse_costly
-    from probescale.selection.select import largest
+    from probescale.selection.select import largest_k
     from probescale.selection.structure import structure_of
 
     model, family = check_architecture(config.model)
@@ -221,7 +222,7 @@ def check_budget(config: RunConfig, classes: int) -> None:
     budget = parse_budget(chosen.budget, chosen.k)
     timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
     costs = measure_costs(timeless.units, model, family, parameters, head=head, classes=classes, length=chosen.length)
-    structure = structure_of(chosen)
+    constraints = Constraints(timeless, parameters, costs, structure_of(chosen))
     for strategy in (chosen.strategy, *config.compare):
-        most = largest(family.count_layers(model), timeless, parameters, strategy, costs, structure)
-        refuse_costly(strategy, len(parameters.layers), most, chosen.passes, structure.also(parameters.fixed))
+        most = largest_k(family.count_layers(model), constraints, strategy)
+        refuse_costly(strategy, len(parameters.layers), most, chosen.passes, constraints.full_structure)

@@ -12,7 +12,7 @@ from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.escaping import code, escaped
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.table import Table, between
-from probescale.selection.select import Selection
+from probescale.selection.result import Selection
 from probescale.tasks.task import Task
 from probescale.utils.sources import is_local, local_path
 

@@ -16,6 +16,7 @@ from probescale.models.heads import HEADS, build_on_meta, stock_class_name
 from probescale.models.loading import check_local_model, weight_files
 from probescale.models.parameters import Parameters
 from probescale.selection.budget import parse_budget
+from probescale.selection.constraints import Constraints
 from probescale.selection.select import select
 from probescale.utils.files import Record, format_size
 from probescale.utils.sources import fetch_model_folder, is_local
@@ -209,6 +210,6 @@ def _start_from(what: Architecture, parameters: Parameters) -> str:
 
 def _fits(budget: str, parameters: Parameters) -> bool:
     try:
-        return select([0.0] * len(parameters.layers), parse_budget(budget), parameters).k > 0
+        return select([0.0] * len(parameters.layers), Constraints(parse_budget(budget), parameters)).k > 0
     except UserError:
         return False

@@ -12,7 +12,7 @@ from probescale.report.escaping import code, escaped
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table
-from probescale.selection.select import Selection
+from probescale.selection.result import Selection
 from probescale.tasks.spans import is_spans
 from probescale.tasks.task import Task
 

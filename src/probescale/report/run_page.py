@@ -13,7 +13,7 @@ from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.page import Column, Page, place, render
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, regression_sentence
-from probescale.selection.select import Selection
+from probescale.selection.result import Selection
 
 COLUMNS: tuple[Column, ...] = (
     ("method", "model", "word"),

@@ -10,7 +10,7 @@ from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.recovery.smallest import SmallestSearch
 from probescale.report.table import Table, between
 from probescale.selection.calibration import Calibration
-from probescale.selection.select import Selection
+from probescale.selection.result import Selection
 
 BARS = "▁▂▃▄▅▆▇█"
 

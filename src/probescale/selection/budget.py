@@ -20,6 +20,12 @@ _UNITS: dict[str, tuple[Unit, float]] = {
     "kb": ("megabytes", 1e-3), "mb": ("megabytes", 1), "gb": ("megabytes", 1e3),
     "ms": ("milliseconds", 1), "s": ("milliseconds", 1e3),
 }  # fmt: skip
+UNIT_NAMES: dict[Unit, str] = {
+    "parameters": "parameters",
+    "gflops": "GFLOPs",
+    "megabytes": "MB",
+    "milliseconds": "ms",
+}
 _HINT = "write 82M (parameters), 23% (of all parameters), 5x (times fewer), 12 GFLOPs, 150MB or 20ms"
 
 
@@ -90,3 +96,12 @@ def _limit(text: str, field: str) -> Limit:
     if found.share is not None and found.share > 1:
         raise UserError(f'"{text}" is more than the original model', field=field, hint=_HINT)
     return found
+
+
+def format_amount(value: float, unit: Unit) -> str:
+    """
+    >>> format_amount(1_000_000, "parameters"), format_amount(3.21, "milliseconds")
+    ('1,000,000 parameters', '3.2 ms')
+    """
+    number = f"{value:,.0f}" if unit == "parameters" else f"{value:,.1f}" if value >= 0.1 else f"{value:.3g}"
+    return f"{number} {UNIT_NAMES[unit]}"

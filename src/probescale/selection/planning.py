@@ -11,7 +11,8 @@ from probescale.models.cost import Cost, parameter_cost
 from probescale.models.facts import Facts
 from probescale.models.parameters import Parameters
 from probescale.selection.budget import Budget, Unit
-from probescale.selection.select import largest
+from probescale.selection.constraints import Constraints
+from probescale.selection.select import largest_k
 from probescale.utils.files import Record
 
 BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
@@ -82,7 +83,7 @@ def plan(
 def _fits(budget: Budget, parameters: Parameters, costs: Mapping[Unit, Cost]) -> tuple[int, list[str]]:
     """The largest k, or nothing and the reasons: for a plan that is an answer, not a mistake."""
     try:
-        return largest(len(parameters.layers), budget, parameters, "best_scores", costs), []
+        return largest_k(len(parameters.layers), Constraints(budget, parameters, costs)), []
     except UserError as error:
         return 0, [f"{error.message}.", f"{error.hint[0].upper()}{error.hint[1:]}."]
 

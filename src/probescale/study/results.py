@@ -12,7 +12,7 @@ from probescale.errors import ProbeScaleError
 from probescale.probing.score_files import load_scores
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.selection.evidence import evidence_of
-from probescale.selection.select import Selection
+from probescale.selection.result import Selection
 from probescale.study.cells import Cell
 from probescale.study.folder import StudyFolder
 from probescale.utils.files import atomic_file

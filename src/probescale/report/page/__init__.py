@@ -15,10 +15,10 @@ from probescale.models.parameters import Parameters
 from probescale.models.subsets import Subset
 from probescale.probing.scores import ProbeScores
 from probescale.selection.budget import parse_budget
+from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import Evidence, evidence_of
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
-from probescale.selection.structure import Structure
 
 Column = tuple[str, str, str]  # key of a row, title, kind: word, count, points, percent or plain
 NEEDS = {"flow": "flow", "blocks": "subnetworks", "search": "subnetworks"}  # what a strategy reads, in the scores
@@ -110,7 +110,7 @@ def _choices(
     found = []
     for k in range(1, evidence.layers + 1):
         try:
-            one = select(evidence, parse_budget(k=k), parameters, strategy, structure=Structure())
+            one = select(evidence, Constraints(parse_budget(k=k), parameters), strategy)
         except UserError:
             continue  # not probed, or nothing to choose by
         found.append(
