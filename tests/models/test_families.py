@@ -62,7 +62,7 @@ def test_what_a_description_says_is_there(model_type):
 @pytest.mark.parametrize(
     ("model_type", "says"),
     [
-        ("albert", "one block of weights as every layer"),
+        ("albert", "share one block of weights"),
         ("gemma3", "not a model of texts alone"),
         ("vit", "not a model of texts alone"),
         ("xlm", "stacks have the 12 layers of its config; stacks: attentions"),
@@ -96,7 +96,7 @@ def test_modernberts_first_layer_stays():
     assert family.fixed(config) == (1,)
     assert family.check_kept((1, 4, 3), config) == (1, 4, 3)
     for kept in ((2, 3), (2, 1), (1, 2, 1)):
-        with pytest.raises(UserError, match=r"layer 1 has to stay the first one.*attention norm"):
+        with pytest.raises(UserError, match=r"layer 1 must stay the first layer.*attention norm"):
             family.check_kept(kept, config)
 
 

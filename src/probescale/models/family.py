@@ -1,6 +1,6 @@
-"""What a description of a model family says, and how the code asks it.
+"""The description of a model family: where its layers are, and what its stock classes can hold.
 
-Paths are inside the backbone (`model.base_model`), which is the same module whatever head sits on it.
+Paths are relative to the backbone (`model.base_model`), which does not depend on the head.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from transformers import PreTrainedConfig, PreTrainedModel
 
-HIDDEN_WIDE = "in its stock class all heads together are as wide as the hidden states, however many they are"
-Rule = Callable[[Any], str]  # config -> why something is so; nothing where it is not
+HIDDEN_WIDE = "in its stock class all heads together are as wide as the hidden states, however many there are"
+Rule = Callable[[Any], str]  # config -> the reason why something applies; empty where it does not
 
 
 def _never(_config: object) -> str:
@@ -25,28 +25,25 @@ def _never(_config: object) -> str:
 
 @dataclass(frozen=True)
 class Stack:
-    """Layers that run one after the other."""
+    """A list of layers that run one after the other, and where its parts are."""
 
-    blocks: str  # path of the list of layers
-    attention_output: str = ""  # in a block: the projection of all heads' outputs
-    feed_forward_output: str = ""  # in a block: the last projection of the feed-forward part
+    blocks: str  # path of the module list that holds the layers
+    attention_output: str = ""  # in a block: the projection behind the attention heads
+    feed_forward_output: str = ""  # in a block: the projection behind the feed-forward units
     layer_count_setting: str = (
         "num_hidden_layers"  # its name in the config; stock configs map their own names to this one
     )
-    first_block_only: tuple[str, ...] = ()  # weights that only the first block has, and that serve all blocks
-    head_projections: tuple[
-        str, ...
-    ] = ()  # in a block: queries, keys, values; where the config gives a head's width by itself
-    unit_projections: tuple[
-        str, ...
-    ] = ()  # in a block: projections whose rows are feed-forward units (those that the block has)
-    width_setting: str = "intermediate_size"  # the config's name of how many units each block has
+    first_block_only: tuple[str, ...] = ()  # weights that all blocks use and only the first one stores
+    head_projections: tuple[str, ...] = ()  # in a block: queries, keys, values; where the config has head_dim
+    unit_projections: tuple[str, ...] = ()  # in a block: projections whose rows are feed-forward units
+    width_setting: str = "intermediate_size"  # name of the feed-forward width in the config
 
     def count_layers(self, config: PreTrainedConfig) -> int:
+        """The number of layers that a config asks for."""
         return int(getattr(config, self.layer_count_setting))
 
     def find_in(self, model: PreTrainedModel) -> nn.ModuleList | None:
-        """The layers in any stock class; None where the class does not have this stack (T5's encoder alone)."""
+        """The layers of this stack in a model; None where its class does not have the stack (T5's encoder-only one)."""
         import torch
 
         here: Any = backbone(model)
@@ -57,63 +54,66 @@ class Stack:
 
 @dataclass(frozen=True)
 class Family:
+    """What the code needs to know to cut, probe and train models of one architecture."""
+
     name: str
     model_types: tuple[str, ...]  # `model_type` in config.json
     stack: Stack  # the layers that are probed and selected
     decoder: Stack | None = None  # of an encoder-decoder: its second stack, chosen separately
     embeddings: tuple[str, ...] = ("embeddings",)  # paths of everything before the first layer
-    positions_behind_padding: bool = False  # RoBERTa's learned positions begin behind the padding token's number
-    pooling: str = "cls"  # what a sentence probe looks at
+    positions_after_padding: bool = False  # RoBERTa's learned positions begin after the id of the padding token
+    pooling: str = "cls"  # which token states a sentence probe reads
     backbone_class: str = "AutoModel"  # stock class without a head
     classifier_class: str = "AutoModelForSequenceClassification"  # stock class with a sentence head
-    mean_of_token_logits: bool = False  # the classifier answers per token; the masked mean is the sentence's answer
-    layer_1_stays: Rule = _never  # why the first layer has to stay the first
+    mean_of_token_logits: bool = False  # the classifier gives logits per token; their masked mean is used
+    layer_1_stays: Rule = _never  # why layer 1 must stay the first layer
     why_refused: Rule = _never  # why a model with this config cannot be cut
     why_heads_are_fixed: str = (
         HIDDEN_WIDE  # why heads cannot be dropped, where `stack.head_projections` does not say how
     )
-    detected: bool = False  # found by looking at the model, not described here
+    detected: bool = False  # from the model's structure, not described by hand
 
     def count_layers(self, config: PreTrainedConfig) -> int:
         return self.stack.count_layers(config)
 
     def fixed(self, config: PreTrainedConfig) -> tuple[int, ...]:
-        """Layers that every subnetwork has to keep."""
+        """Layers that every subnetwork must keep."""
         return (1,) if self.layer_1_stays(config) else ()
 
     def longest_input(self, config: PreTrainedConfig) -> int | None:
-        """Tokens that the model can take; None where positions are relative."""
+        """The most tokens that the model accepts; None where positions are relative."""
         positions = getattr(config, "max_position_embeddings", None)
-        unused = max(config.pad_token_id or 0, 1) + 1 if self.positions_behind_padding else 0
+        unused = max(config.pad_token_id or 0, 1) + 1 if self.positions_after_padding else 0
         return positions - unused if positions else None
 
     def layers(self, model: PreTrainedModel) -> nn.ModuleList:
-        """The layers of any stock class of this family."""
+        """The layers of a model of this family, whatever its stock class."""
         return cast("nn.ModuleList", self.stack.find_in(model))
 
     def decoder_layers(self, model: PreTrainedModel) -> nn.ModuleList | None:
-        """The second stack, where this class has one."""
+        """The decoder's layers; None where the model's class has no decoder."""
         return self.decoder.find_in(model) if self.decoder else None
 
     def sentence_logits(self, logits: Tensor, attention_mask: Tensor) -> Tensor:
-        """(batch, classes), from what the classifier returns."""
+        """Logits per text, (batch, classes), from the output of the stock classifier."""
         if not self.mean_of_token_logits:
             return logits
         mask = attention_mask.unsqueeze(-1).to(logits.dtype)  # (batch, tokens, 1)
         return (logits * mask).sum(1) / mask.sum(1)
 
     def check_kept(self, kept: Sequence[int], config: PreTrainedConfig, *, field: str = "--keep") -> tuple[int, ...]:
-        """Layers numbered from 1, in the order in which they will run; refused where the stock class has no place."""
+        """Check the layers to keep (numbered from 1, in running order) against what the stock class can hold."""
         kept = check_layers(kept, self.count_layers(config), field=field)
         reason = self.layer_1_stays(config)
         if reason and (kept[0] != 1 or 1 in kept[1:]):
             raise UserError(
-                f"layer 1 has to stay the first one, and only there: {reason}", field=field, hint="keep 1, then others"
+                f"layer 1 must stay the first layer, and only there: {reason}", field=field, hint="keep 1, then others"
             )
         return kept
 
 
 def check_layers(kept: Sequence[int], layers: int, *, field: str) -> tuple[int, ...]:
+    """The layers to keep, or an error if there are none or one does not exist."""
     if not kept:
         raise UserError("no layer is kept", field=field, hint=f"give layers between 1 and {layers}")
     if outside := [layer for layer in kept if not 1 <= layer <= layers]:
@@ -122,10 +122,10 @@ def check_layers(kept: Sequence[int], layers: int, *, field: str) -> tuple[int, 
 
 
 def backbone(model: PreTrainedModel) -> PreTrainedModel:
-    """The model without its head; itself where it has none."""
+    """The model without its head; the model itself where it has no head."""
     return cast("PreTrainedModel", model.base_model)
 
 
 def backbone_prefix(model: PreTrainedModel) -> str:
-    """How the names of the backbone's weights begin."""
+    """The prefix of the names of the backbone's weights."""
     return "" if model.base_model is model else f"{model.base_model_prefix}."

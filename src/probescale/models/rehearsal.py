@@ -1,4 +1,4 @@
-"""Try a model's build before its weights are there: cut a tiny twin in every way, and prove every cut."""
+"""Check without its weights that an architecture can be cut: cut a tiny twin in many ways and prove every cut."""
 
 from __future__ import annotations
 
@@ -29,16 +29,18 @@ CUTS = {
     "reordered": (3, 1),
     "repeated": (1, 2, 2),
 }
-SECOND = {"all": (1, 2, 3, 4), "gaps": (2, 4), "reordered": (4, 1)}  # the decoder of an encoder-decoder
-WHERE_LAYER_1_STAYS = {"last": (1, 4), "reordered": (1, 3, 2)}
-STORED = {"float16": torch.float16, "bfloat16": torch.bfloat16}  # and "sharded": over many files
+DECODER_CUTS = {"all": (1, 2, 3, 4), "gaps": (2, 4), "reordered": (4, 1)}  # where the model has a decoder
+CUTS_WITH_LAYER_1 = {"last": (1, 4), "reordered": (1, 3, 2)}
+STORED_DTYPES = {"float16": torch.float16, "bfloat16": torch.bfloat16}  # other parents: float32, or "sharded"
 
 
 @dataclass(frozen=True)
 class RehearsedCut:
+    """The outcome of one cut of a twin."""
+
     head: Head
     model_class: str
-    cut: str  # a name in CUTS, with how the parent was stored if not as one float32 file
+    cut: str  # a name in CUTS; and how the parent is stored, if not as one float32 file
     outcome: Proof | ProbeScaleError
 
     @property
@@ -47,49 +49,57 @@ class RehearsedCut:
 
 
 def rehearse(models: Sequence[tuple[PreTrainedConfig, Family]]) -> list[list[RehearsedCut]]:
-    """For each: every head that transformers has for it, cut in many ways; all of it loaded in one fresh process."""
+    """The cuts of each model: every head that transformers has for it, cut in many ways, proved in one process."""
     with tempfile.TemporaryDirectory() as scratch:
         prepared = [list(_prepare(config, family, Path(scratch) / str(n))) for n, (config, family) in enumerate(models)]
-        checks = [p.ready for of_one in prepared for p in of_one if isinstance(p.ready, ProofJob)]
-        proofs = iter(prove_folders(checks) if checks else ())
-        return [[RehearsedCut(p.head, p.name, p.cut, _outcome(p.ready, proofs)) for p in of_one] for of_one in prepared]
+        jobs = [cut.job for cuts in prepared for cut in cuts if isinstance(cut.job, ProofJob)]
+        proofs = iter(prove_folders(jobs) if jobs else ())
+        return [[_rehearsed(cut, proofs) for cut in cuts] for cuts in prepared]
 
 
-def _outcome(ready: ProofJob | ProbeScaleError, proofs: Iterator[Proof | ProofFailed]) -> Proof | ProbeScaleError:
-    return next(proofs) if isinstance(ready, ProofJob) else ready
-
-
-class Prepared(NamedTuple):
+class _PreparedCut(NamedTuple):
     head: Head
-    name: str
+    model_class: str
     cut: str
-    ready: ProofJob | ProbeScaleError
+    job: ProofJob | ProbeScaleError  # an error where the twin cannot be built or cut
 
 
-def _prepare(config: PreTrainedConfig, family: Family, scratch: Path) -> Iterator[Prepared]:
-    cuts = CUTS | (WHERE_LAYER_1_STAYS if family.layer_1_stays(config) else {})
+def _rehearsed(cut: _PreparedCut, proofs: Iterator[Proof | ProofFailed]) -> RehearsedCut:
+    """The prepared cut with its outcome; takes the next proof, if there is a job for one."""
+    outcome = next(proofs) if isinstance(cut.job, ProofJob) else cut.job
+    return RehearsedCut(cut.head, cut.model_class, cut.cut, outcome)
+
+
+def _prepare(config: PreTrainedConfig, family: Family, scratch: Path) -> Iterator[_PreparedCut]:
+    """Every cut of a model's twin, saved and ready to be proved."""
+    cuts = CUTS | (CUTS_WITH_LAYER_1 if family.layer_1_stays(config) else {})
     for head in HEADS:
         try:
             model = build_twin(config, family, head)
-        except Exception as error:  # a class that does not take our small sizes: told, not hidden
-            yield Prepared(head, "", "any", ProofFailed(f"no tiny model can be built to try it: {first_line(error)}"))
+        except Exception as error:  # a class that does not accept these small sizes: reported, not hidden
+            failure = ProofFailed(f"no tiny model of this architecture can be built: {first_line(error)}")
+            yield _PreparedCut(head, "", "any", failure)
             continue
         if model is None:
             continue
-        for stored in ("", *STORED, "sharded") if head == "none" else ("",):
-            parent = _saved(model, stored, scratch / f"{head}-{stored}")
+        for stored in ("", *STORED_DTYPES, "sharded") if head == "none" else ("",):
+            parent = _save_and_load(model, stored, scratch / f"{head}-{stored}")
             for cut in ["gaps"] if stored else ["all", "gaps"] if head not in ("none", "lm") else cuts:
                 label = f"{cut}, {stored}" if stored else cut
                 folder = scratch / f"{head}-{stored}-{cut}"
-                ready = _cut(parent, cuts[cut], SECOND.get(cut), folder) if isinstance(parent, LoadedModel) else parent
-                yield Prepared(head, type(model).__name__, label, ready)
+                job: ProofJob | ProbeScaleError
+                if isinstance(parent, LoadedModel):
+                    job = _try_cut(parent, cuts[cut], DECODER_CUTS.get(cut), folder)
+                else:
+                    job = parent
+                yield _PreparedCut(head, type(model).__name__, label, job)
 
 
-def _saved(model: PreTrainedModel, stored: str, folder: Path) -> LoadedModel | ProbeScaleError:
-    """The model, written to disk and read again as a user's would be."""
+def _save_and_load(model: PreTrainedModel, stored: str, folder: Path) -> LoadedModel | ProbeScaleError:
+    """The model, written to disk and loaded again as a user's model would be."""
     with quiet_transformers():
         options: dict[str, Any] = {"max_shard_size": "10KB"} if stored == "sharded" else {}
-        saved = model.to(STORED[stored]) if stored in STORED else model.float()  # type: ignore[arg-type]
+        saved = model.to(STORED_DTYPES[stored]) if stored in STORED_DTYPES else model.float()  # type: ignore[arg-type]
         saved.save_pretrained(folder, **options)
         build_twin_tokenizer().save_pretrained(folder)
     try:
@@ -98,25 +108,26 @@ def _saved(model: PreTrainedModel, stored: str, folder: Path) -> LoadedModel | P
         return error
 
 
-def _cut(
-    parent: LoadedModel, kept: tuple[int, ...], second: tuple[int, ...] | None, out: Path
+def _try_cut(
+    parent: LoadedModel, kept: tuple[int, ...], decoder: tuple[int, ...] | None, out: Path
 ) -> ProofJob | ProbeScaleError:
     try:
-        return _cut_out(parent, kept, second, out)
+        return _cut(parent, kept, decoder, out)
     except ProbeScaleError as error:
         return error
-    except Exception as error:  # whatever an unknown class makes of a cut: told, not hidden
+    except Exception as error:  # whatever an unknown class raises: reported, not hidden
         return ProofFailed(f"{type(error).__name__}: {first_line(error)}")
 
 
-def _cut_out(parent: LoadedModel, kept: tuple[int, ...], second: tuple[int, ...] | None, out: Path) -> ProofJob:
-    decoder = second if parent.family.decoder_layers(parent.model) is not None else None
-    wanted = compute_layer_reference(parent.model, parent.family, kept, decoder)
-    whole = compute_layer_reference(parent.model, parent.family, tuple(range(1, parent.layers + 1)))
-    after = find_stack_paths(parent.model, parent.family)[-1]
-    if wanted.tolerance and torch.equal(wanted.outputs[after], whole.outputs[after]):
-        raise ProofFailed("the cut changes nothing: this trial would prove nothing")
+def _cut(parent: LoadedModel, kept: tuple[int, ...], decoder: tuple[int, ...] | None, out: Path) -> ProofJob:
+    """Cut the parent and save the result; refused where the cut changes no output, as it would prove nothing."""
+    decoder = decoder if parent.family.decoder_layers(parent.model) is not None else None
+    reference = compute_layer_reference(parent.model, parent.family, kept, decoder)
+    full = compute_layer_reference(parent.model, parent.family, tuple(range(1, parent.layers + 1)))
+    last_stack = find_stack_paths(parent.model, parent.family)[-1]
+    if reference.tolerance and torch.equal(reference.outputs[last_stack], full.outputs[last_stack]):
+        raise ProofFailed("the cut changes no output, so it would prove nothing")
     child = keep_layers(parent, kept, decoder, share=True)
-    predicted = count_parameters(parent.model, parent.family).of(kept, decoder)
+    parameters = count_parameters(parent.model, parent.family).of(kept, decoder)
     write_model(child, out)
-    return prepare_proof(child, wanted, predicted, out)
+    return prepare_proof(child, reference, parameters, out)

@@ -1,4 +1,4 @@
-"""Subsets of a model's layers: how they are written, and what running many of them costs."""
+"""Subsets of a model's layers: contiguous blocks, text forms, and the cost of running many of them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from probescale.errors import UserError
 
 Subset = tuple[int, ...]  # layers numbered from 1, ascending
-MOST_LAYERS = 10_000  # a range longer than that is a slip of the finger
+MAX_LAYERS = 10_000  # more than this is a typing error, or a hostile config
 
 
 def format_subset(subset: Subset) -> str:
-    """
+    """The subset as one word, for file names and keys.
+
     >>> format_subset((1, 2, 5))
     '1-2-5'
     """
@@ -19,7 +20,7 @@ def format_subset(subset: Subset) -> str:
 
 
 def format_layers(layers: Iterable[int]) -> str:
-    """Runs of layers written short.
+    """Layers for people, with contiguous runs shortened.
 
     >>> format_layers([1, 2, 3, 7])
     '1-3, 7'
@@ -34,7 +35,7 @@ def format_layers(layers: Iterable[int]) -> str:
 
 
 def contiguous_blocks(layers: int, k: int, fixed: Subset = ()) -> list[Subset]:
-    """Blocks of neighbours among the layers that may go, with those that have to stay: k layers in all.
+    """All contiguous blocks of k layers. Fixed layers belong to every block and are skipped over.
 
     >>> contiguous_blocks(4, 3), contiguous_blocks(5, 3, fixed=(1,))
     ([(1, 2, 3), (2, 3, 4)], [(1, 2, 3), (1, 3, 4), (1, 4, 5)])
@@ -47,22 +48,25 @@ def contiguous_blocks(layers: int, k: int, fixed: Subset = ()) -> list[Subset]:
 
 
 def all_contiguous_blocks(layers: int, most: int, fixed: Subset = ()) -> list[Subset]:
+    """The contiguous blocks of 1 to `most` layers."""
     return [block for k in range(1, most + 1) for block in contiguous_blocks(layers, k, fixed)]
 
 
 def count_passes(subsets: Iterable[Subset], layers: int) -> float:
-    """Cost of running them all, in passes through the whole model. The model's own pass gives its first layers.
+    """The cost of running all subsets, in forward passes of the full model.
+
+    A prefix that several subsets share runs once. Prefixes 1, 2, 3, ... are part of the full model's own pass.
 
     >>> count_passes(all_contiguous_blocks(12, 12), 12)
     6.5
     """
-    beginnings = {subset[:end] for subset in subsets for end in range(1, len(subset) + 1)}
-    beyond = sum(beginning != tuple(range(1, len(beginning) + 1)) for beginning in beginnings)
-    return (layers + beyond) / layers
+    prefixes = {subset[:end] for subset in subsets for end in range(1, len(subset) + 1)}
+    further = sum(prefix != tuple(range(1, len(prefix) + 1)) for prefix in prefixes)
+    return (layers + further) / layers
 
 
 def parse_layers(text: str, field: str = "--keep") -> tuple[int, ...]:
-    """`1-3,7` -> (1, 2, 3, 7)."""
+    """The layers that a text such as `1-3,7` names: (1, 2, 3, 7)."""
     layers: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
@@ -72,5 +76,5 @@ def parse_layers(text: str, field: str = "--keep") -> tuple[int, ...]:
             raise UserError(f'"{part}" is not a layer', field=field, hint="write layers like 1,2,5 or 1-4,9") from error
         if ends[1] < ends[0]:
             raise UserError(f'"{part}" runs backwards', field=field, hint="name them one by one, such as 3,2,1")
-        layers += range(ends[0], min(ends[1], ends[0] + MOST_LAYERS) + 1)
+        layers += range(ends[0], min(ends[1], ends[0] + MAX_LAYERS) + 1)
     return tuple(layers)

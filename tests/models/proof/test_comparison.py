@@ -153,12 +153,12 @@ def test_wrong_windows_are_seen_where_inputs_are_too_short_to_show_them(tmp_path
 
 @pytest.mark.slow
 def test_extract_refuses_to_write_what_it_cannot_prove(model_folder, tmp_path, monkeypatch):
-    whole = surgery._renumbered
+    correct = surgery._renumber
 
     def off_by_one(weights, stack, first_block_only, kept):
-        return whole(weights, stack, first_block_only, [layer - 1 for layer in kept])
+        return correct(weights, stack, first_block_only, [layer - 1 for layer in kept])
 
-    monkeypatch.setattr(surgery, "_renumbered", off_by_one)
+    monkeypatch.setattr(surgery, "_renumber", off_by_one)
     with pytest.raises(ProofFailed, match="differ by"):
         cut_to_folder(str(model_folder("bert")), (2, 4), tmp_path / "cut")
     assert list(tmp_path.iterdir()) == []

@@ -171,7 +171,7 @@ def test_suffixes_and_prefixes_of_byte_pairs():
 @pytest.mark.parametrize("name", ["roberta", "xlm-roberta", "camembert"])
 def test_positions_begin_behind_the_padding_piece(name):
     """Its number is also the place where positions begin, so nothing before it may go."""
-    assert FAMILIES[name].positions_behind_padding
+    assert FAMILIES[name].positions_after_padding
     vocab, merges = byte_pairs("<s>", "nobody writes this", "nor this", "<pad>", "</s>", "<unk>", "<mask>")
     tokenizer = transformers.RobertaTokenizer(vocab=vocab, merges=merges)
     ids = {"vocab_size": len(vocab), "pad_token_id": 3, "bos_token_id": 0, "eos_token_id": 4}

@@ -1,1 +1,1 @@
-"""Proof that a cut model computes what the original computes with the other layers skipped."""
+"""Prove that a cut model computes what the original computes with the dropped layers skipped."""

@@ -1,4 +1,4 @@
-"""What a model answers when only some of its layers act, found without cutting anything: one side of the proof."""
+"""References for proofs: the outputs of a model with some layers skipped, computed without cutting anything."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ from probescale.models.block_calls import input_state, record_calls, removing_ho
 from probescale.models.family import Family, backbone_prefix
 from probescale.models.proof import child
 
-TOLERANCE = 1e-5  # of the largest number: the same operations on the same weights
-NARROW_TOLERANCE = 1e-4  # the same where matrices have lost columns: sums are added up in another order
+TOLERANCE = 1e-5  # relative to the largest value: the same operations on the same weights
+NARROW_TOLERANCE = 1e-4  # where matrices have lost columns, and sums are added in another order
 TOKENS = 12
-# What a block says of its sizes; those of weights are checked when they are loaded.
+# Settings of a block that are sizes; loading checks the sizes of weights.
 SIZES = ("in_features", "out_features", "embedding_dim", "n_heads", "inner_dim", "num_key_value_groups")
 
 
 @dataclass(frozen=True)
 class Reference:
-    """Inputs, and what the saved model has to answer to them."""
+    """Inputs, and the outputs and settings that a saved model must have for them."""
 
-    route: str
+    route: str  # how the outputs were computed, in words
     inputs: dict[str, Tensor]
     outputs: dict[str, Tensor]
-    settings: list[dict[str, str]]  # of every layer, stack by stack: short inputs do not show a wrong window
-    tolerance: float = TOLERANCE  # relative to the largest number of an output; 0: every bit is the same
+    settings: list[dict[str, str]]  # of every layer, stack by stack: short inputs would not show a wrong window
+    tolerance: float = TOLERANCE  # relative to the largest value of an output; 0: equal to the bit
 
 
 def find_stack_paths(model: PreTrainedModel, family: Family) -> list[str]:
-    """Full paths of the stacks that this class has."""
+    """Full paths of the stacks of layers that the model's class has."""
     stacks = [
         stack for stack in (family.stack, family.decoder) if stack is not None and stack.find_in(model) is not None
     ]
@@ -43,7 +43,7 @@ def find_stack_paths(model: PreTrainedModel, family: Family) -> list[str]:
 
 
 def example_inputs(model: PreTrainedModel, family: Family) -> dict[str, Tensor]:
-    """Tokens drawn at random, the second row padded where the model has a padding token; always the same."""
+    """Random token ids, the same in every call; the second row is padded where the model has a padding token."""
     config = model.config
     special = {getattr(config, f"{kind}_token_id", None) for kind in ("pad", "bos", "cls", "sep", "decoder_start")}
     ends = config.eos_token_id if isinstance(config.eos_token_id, list) else [config.eos_token_id]
@@ -64,50 +64,49 @@ def example_inputs(model: PreTrainedModel, family: Family) -> dict[str, Tensor]:
 
 
 def compute_own_reference(model: PreTrainedModel, family: Family) -> Reference:
-    """What this very model answers: for a model that was trained after the cut."""
+    """The outputs of the model itself, for a model that was trained after the cut."""
     inputs = example_inputs(model, family)
     stacks = [(blocks, list(range(1, len(blocks) + 1))) for blocks in _stacks(model, family)]
-    found = run_model(model, family, inputs)
-    return Reference("the model in memory", inputs, found, _settings(stacks), _tolerance(model, True))
+    outputs = run_model(model, family, inputs)
+    return Reference("the model in memory", inputs, outputs, _settings(stacks), _tolerance(model, complete=True))
 
 
 def compute_layer_reference(
     model: PreTrainedModel, family: Family, kept: Sequence[int], decoder: Sequence[int] | None = None
 ) -> Reference:
-    """What the parent answers when only these layers act, in this order. The parent stays whole."""
+    """The outputs of the model when only these layers run, in this order. The model is not changed."""
     inputs = example_inputs(model, family)
-    chosen = [kept, decoder or ()]
     stacks = [
-        (blocks, list(wanted or range(1, len(blocks) + 1)))
-        for blocks, wanted in zip(_stacks(model, family), chosen, strict=False)
+        (blocks, list(layers or range(1, len(blocks) + 1)))
+        for blocks, layers in zip(_stacks(model, family), [kept, decoder or ()], strict=False)
     ]
-    whole = all(wanted == list(range(1, len(blocks) + 1)) for blocks, wanted in stacks)
-    if all(wanted == sorted(set(wanted)) for _, wanted in stacks):
+    complete = all(layers == list(range(1, len(blocks) + 1)) for blocks, layers in stacks)
+    if all(layers == sorted(set(layers)) for _, layers in stacks):
         route = "the parent with blocks bypassed"
         with ExitStack() as hooks:
-            for blocks, wanted in stacks:
-                hooks.enter_context(_skipping(blocks, wanted))
-            found = run_model(model, family, inputs)
+            for blocks, layers in stacks:
+                hooks.enter_context(_others_bypassed(blocks, layers))
+            outputs = run_model(model, family, inputs)
     else:
         route = "the parent's blocks called by hand"
-        found = _by_hand(model, family, inputs, stacks)
-    return Reference(route, inputs, found, _settings(stacks), _tolerance(model, whole))
+        outputs = _run_in_order(model, family, inputs, stacks)
+    return Reference(route, inputs, outputs, _settings(stacks), _tolerance(model, complete=complete))
 
 
 def compute_head_reference(
     model: PreTrainedModel, family: Family, kept: Sequence[int], heads: Mapping[int, Sequence[int]]
 ) -> Reference:
-    """What the parent answers when only these layers act, and in them only these heads. The parent stays whole."""
+    """The outputs of the model when only these layers run, and in them only these heads. The model is not changed."""
     with heads_silenced(model, family, heads):
-        wanted = compute_layer_reference(model, family, kept)
-    settings = [{name: value for name, value in of.items() if not name.endswith(SIZES)} for of in wanted.settings]
-    tolerance = max(wanted.tolerance, NARROW_TOLERANCE)
-    return replace(wanted, route=f"{wanted.route} and heads silenced", settings=settings, tolerance=tolerance)
+        reference = compute_layer_reference(model, family, kept)
+    settings = [{name: value for name, value in of.items() if not name.endswith(SIZES)} for of in reference.settings]
+    tolerance = max(reference.tolerance, NARROW_TOLERANCE)
+    return replace(reference, route=f"{reference.route} and heads silenced", settings=settings, tolerance=tolerance)
 
 
 @contextmanager
 def heads_silenced(model: PreTrainedModel, family: Family, heads: Mapping[int, Sequence[int]]) -> Iterator[None]:
-    """In these layers, numbered from 1, only these heads add to what the attention gives."""
+    """Inside this context, only these heads contribute to the attention output: layer (from 1) -> heads (from 1)."""
 
     def silence(projection: nn.Module, kept: Sequence[int]) -> Any:  # noqa: ANN401 - torch's handle
         dropped = [head not in kept for head in range(1, model.config.num_attention_heads + 1)]
@@ -132,23 +131,24 @@ def _settings(stacks: list[tuple[nn.ModuleList, list[int]]]) -> list[dict[str, s
     return [child.read_settings(blocks[number - 1]) for blocks, kept in stacks for number in kept]
 
 
-def _tolerance(model: PreTrainedModel, whole: bool) -> float:
-    """Nothing was cut: to the bit. The fresh process computes on the CPU; a GPU rounds in another way."""
-    return 1e-2 if model.device.type != "cpu" else 0.0 if whole else TOLERANCE
+def _tolerance(model: PreTrainedModel, *, complete: bool) -> float:
+    """Zero where no layer is dropped. The fresh process computes on the CPU, and a GPU rounds differently."""
+    return 1e-2 if model.device.type != "cpu" else 0.0 if complete else TOLERANCE
 
 
 def run_model(model: PreTrainedModel, family: Family, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-    there = {name: value.to(model.device) for name, value in inputs.items()}
+    """All outputs of a model for these inputs, on the CPU."""
+    on_device = {name: value.to(model.device) for name, value in inputs.items()}
     try:
-        found = child.collect_outputs(model, there, find_stack_paths(model, family))
-    except Exception as error:  # a class that cannot take plain tokens, or runs its blocks in a way of its own
-        raise ProofFailed(f"{type(model).__name__} cannot be run on plain tokens: {first_line(error)}") from error
-    return {name: value.cpu() for name, value in found.items()}
+        outputs = child.collect_outputs(model, on_device, find_stack_paths(model, family))
+    except Exception as error:  # a class that needs more than token ids, or calls its blocks in an unusual way
+        raise ProofFailed(f"{type(model).__name__} cannot be run on token ids alone: {first_line(error)}") from error
+    return {name: value.cpu() for name, value in outputs.items()}
 
 
 @contextmanager
-def _skipping(blocks: nn.ModuleList, kept: Sequence[int]) -> Iterator[None]:
-    """Dropped blocks hand on what they were given."""
+def _others_bypassed(blocks: nn.ModuleList, kept: Sequence[int]) -> Iterator[None]:
+    """Inside this context, every block that is not kept returns its input unchanged."""
 
     def skip(_module: nn.Module, args: tuple, kwargs: dict[str, Any], output: Any) -> Any:  # noqa: ANN401
         state = input_state((args, kwargs))
@@ -159,22 +159,23 @@ def _skipping(blocks: nn.ModuleList, kept: Sequence[int]) -> Iterator[None]:
         yield
 
 
-def _by_hand(
+def _run_in_order(
     model: PreTrainedModel, family: Family, inputs: dict[str, Tensor], stacks: list[tuple[nn.ModuleList, list[int]]]
 ) -> dict[str, Tensor]:
-    """Call blocks in any order: each with the arguments it has in the parent, and the state that has come so far."""
+    """The outputs with blocks called in any order, each with its arguments in the full model and the current state."""
     with ExitStack() as replaced:
         for blocks, kept in stacks:
-            wiring = record_calls(list(blocks), lambda: run_model(model, family, inputs))
-            state = wiring.embedded
+            calls = record_calls(list(blocks), lambda: run_model(model, family, inputs))
+            state = calls.embedded
             with torch.inference_mode(), child.computing_in_float32(model, find_stack_paths(model, family)):
                 for layer in kept:
-                    state = wiring.run_block(layer, state)
+                    state = calls.run_block(layer, state)
             replaced.callback(_replace_output(blocks[-1], state).remove)
         return run_model(model, family, inputs)
 
 
 def _replace_output(block: nn.Module, state: Tensor) -> Any:  # noqa: ANN401 - torch's handle
+    """Make a block return this state, until the handle is removed."""
     return block.register_forward_hook(
         lambda _m, _a, output: (state, *output[1:]) if isinstance(output, tuple) else state
     )

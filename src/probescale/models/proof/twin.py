@@ -1,4 +1,4 @@
-"""A tiny model of the same build as a given one, with random weights: what holds for its shape can be tried at once."""
+"""Twins: tiny models with the architecture and settings of a given one and random weights, for quick checks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from probescale.models.layer_config import per_layer_settings
 
 LAYERS = 4
 VOCABULARY = 64
-# Small values of the sizes that configs have, under all their names.
+# Small values for all names that configs give to sizes.
 _SMALL = {
     "hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
     "d_model": 32, "d_ff": 64, "d_kv": 8, "num_heads": 4, "dim": 32, "hidden_dim": 64, "n_heads": 4, "n_layers": LAYERS,
@@ -31,7 +31,7 @@ _TOKENS = ("[PAD]", "[CLS]", "[SEP]", "[UNK]", "[EOS]")
 
 
 def build_twin_config(config: PreTrainedConfig, family: Family, head: Head = "none") -> PreTrainedConfig:
-    """The same settings, four narrow layers, every kind of layer in turn."""
+    """The same settings with four narrow layers, which cycle through every layer type of the original."""
     values: dict[str, Any] = config.to_dict()
     for name in per_layer_settings(config, family):
         kinds = list(dict.fromkeys(values[name]))
@@ -47,7 +47,7 @@ def build_twin_config(config: PreTrainedConfig, family: Family, head: Head = "no
 
 
 def build_twin(config: PreTrainedConfig, family: Family, head: Head = "none", seed: int = 0) -> PreTrainedModel | None:
-    """The tiny model with this head, its weights large enough that every layer matters; None: no such stock class."""
+    """A twin with this head, with weights so large that every layer matters; None if no stock class has the head."""
     name = stock_class_name(family, config, head)
     if name is None:
         return None
@@ -58,11 +58,12 @@ def build_twin(config: PreTrainedConfig, family: Family, head: Head = "none", se
             if parameter.ndim > 1:
                 parameter.mul_(3)
             else:
-                parameter.add_(0.1 * torch.randn_like(parameter))  # norms that differ between layers
+                parameter.add_(0.1 * torch.randn_like(parameter))  # so that norms differ between layers
     return model
 
 
 def build_twin_tokenizer() -> PreTrainedTokenizerFast:
+    """A tokenizer with one token for each of a twin's embeddings."""
     words = {word: number for number, word in enumerate([*_TOKENS, *(f"w{i}" for i in range(VOCABULARY - 5))])}
     tokenizer = Tokenizer(WordLevel(words, unk_token="[UNK]"))  # type: ignore[call-arg]
     names = {"pad_token": "[PAD]", "cls_token": "[CLS]", "sep_token": "[SEP]", "unk_token": "[UNK]"}

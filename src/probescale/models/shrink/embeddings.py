@@ -43,7 +43,7 @@ def why_rank_is_fixed(family: Family, config: PreTrainedConfig) -> str:
         return "it is built as a decoder"
     if getattr(config, "position_embedding_type", "absolute") != "absolute":
         return "its positions are relative, and ELECTRA's are not"
-    if family.positions_behind_padding and config.pad_token_id is None:
+    if family.positions_after_padding and config.pad_token_id is None:
         return "its positions begin behind the number of a padding token that its config does not name"
     return ""
 
@@ -115,7 +115,7 @@ def _width(config: PreTrainedConfig) -> int:
 
 def _unused_positions(config: PreTrainedConfig, family: Family) -> int:
     """Rows of the table before the first token's: ELECTRA counts from 0."""
-    return config.pad_token_id + 1 if family.positions_behind_padding else 0
+    return config.pad_token_id + 1 if family.positions_after_padding else 0
 
 
 def _home_class(model: PreTrainedModel, family: Family) -> type[PreTrainedModel]:
