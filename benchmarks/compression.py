@@ -3,7 +3,7 @@
     python benchmarks/compression.py                 everything that is not known yet
     python benchmarks/compression.py sst2-gte        one study
     python benchmarks/compression.py sst2-gte --recipe long --ratio 5x       some of its rows
-    python benchmarks/compression.py --tables        only docs/compression.md's tables, from what is known
+    python benchmarks/compression.py --tables        only docs/results/compression.md's tables, from what is known
 
 Needs $PROBESCALE_REAL (data, gte-small) and `make real-weights`. Hours on two cores; it can be stopped at any time and
 goes on from there: benchmarks/compressed.jsonl has a line for every training. What teachers answered, and how
@@ -222,7 +222,7 @@ def main() -> None:
     jobs = [job for job in jobs if asked.seed is None or job.seed in asked.seed]
     if not asked.tables:
         train_all([job for job in jobs if job.ratio == "1x" or _asked_for(job, asked)], asked.workers)
-    write_tables("compression.md", "compression.py", tables())
+    write_tables("results/compression.md", "compression.py", tables())
 
 
 def _asked_for(job: Job, asked: argparse.Namespace) -> bool:

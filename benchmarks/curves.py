@@ -1,6 +1,6 @@
-"""Curves of a real model over its layers, for docs/curves.md. Needs $PROBESCALE_REAL (data, gte-small).
+"""Curves of a real model over its layers, for docs/results/curves.md. Needs $PROBESCALE_REAL (data, gte-small).
 
-python benchmarks/curves.py     about 15 minutes on two cores; writes docs/curves.md and docs/figures/
+python benchmarks/curves.py     about 15 minutes on two cores; writes docs/results/curves.md and docs/results/figures/
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from probescale.report.probes import probe_notes, probe_table
 from probescale.utils.files import write_text
 from real import DATA, ROOT, weights
 
-DOCS = ROOT / "docs"
+PAGE = ROOT / "docs" / "results" / "curves.md"
+FIGURES = PAGE.parent / "figures"
 
 SST2 = {"source": str(DATA / "sst2/train.tsv"), "text": "sentence"}
 QNLI = {"source": str(DATA / "qnli/train_subset.tsv"), "text": "question", "pair": "sentence"}
@@ -53,8 +54,8 @@ def study(name: str) -> str:
     made = provenance(loaded, task, config.seed)
     made |= {"model": "gte-small", "command": "python benchmarks/curves.py"}
     scores = probe(loaded, task, config, made)
-    scores.save(DOCS / "figures" / f"{name}.json")
-    svg, png = write_figure(scores, DOCS / "figures" / name)
+    scores.save(FIGURES / f"{name}.json")
+    svg, png = write_figure(scores, FIGURES / name)
     png.unlink()
     parts = [f"## {title}", f"![{title}](figures/{svg.name})"]
     for (label, found), note in zip(scores.probes.items(), probe_notes(scores), strict=True):
@@ -63,18 +64,18 @@ def study(name: str) -> str:
 
 
 def main() -> None:
-    shutil.rmtree(DOCS / "figures", ignore_errors=True)
+    shutil.rmtree(FIGURES, ignore_errors=True)
     head = [
         "<!-- Made by benchmarks/curves.py; run it to write this page again. -->",
         "# What the layers of a real model know",
         "gte-small (BERT, 12 layers, 384 wide), linear probes, one seed. What the curves show is said in "
-        "[probing](probing.md#what-the-curves-show); the numbers with all details are in figures/*.json.",
+        "[probing](../concepts/probing.md#what-the-curves-show); the numbers with all details are in figures/*.json.",
     ]
     sections = []
     for name in STUDIES:
         sections.append(study(name))
         print(name, "done", flush=True)
-        write_text(DOCS / "curves.md", "\n\n".join(head + sections) + "\n")
+        write_text(PAGE, "\n\n".join(head + sections) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/inference.py cuts         one part: cuts, formats or predict
     python benchmarks/inference.py              everything; a quarter of an hour on two cores that do nothing else
-    python benchmarks/inference.py --tables     only docs/inference.md's tables, from what is known
+    python benchmarks/inference.py --tables     only docs/results/inference.md's tables, from what is known
 
 Needs $PROBESCALE_REAL (gte-small, SST-2), `make real-weights` (mpnet), and for the 5x model what
 benchmarks/compression.py leaves in .cache/compression. All ratios are of one run, passes in turn.
@@ -206,7 +206,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             found[part] = PARTS[part](Path(folder))
         MEASURED.write_text(json.dumps(found, indent=1) + "\n")
-    write_tables("inference.md", "inference.py", tables())
+    write_tables("results/inference.md", "inference.py", tables())
 
 
 if __name__ == "__main__":

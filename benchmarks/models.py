@@ -1,4 +1,4 @@
-"""Which models can be cut: run every proof and write docs/models.md.
+"""Which models can be cut: run every proof and write docs/reference/models.md.
 
 usage: python benchmarks/models.py                 (tiny models of every family; a few minutes)
        python benchmarks/models.py --real          (also real weights; `make real-weights` fetches them first)
@@ -39,7 +39,7 @@ from probescale.selection.evidence import Evidence
 from probescale.selection.select import select
 from real import DATA, ROOT, weights
 
-PAGE = ROOT / "docs" / "models.md"
+PAGE = ROOT / "docs" / "reference" / "models.md"
 DETECTED = ("bloom", "deberta", "ernie", "eurobert", "falcon", "gpt_neo", "gptj", "mbart", "nomic_bert", "olmo2",
             "pegasus", "phi", "smollm3", "umt5")  # fmt: skip
 REAL = {"minilm": "all-MiniLM-L6-v2", "gte-small": "gte-small", "granite": "granite-embedding-30m-english",

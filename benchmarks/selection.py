@@ -1,6 +1,6 @@
 """Every strategy at k = 2, 4, 6 on gte-small, SST-2 and QNLI: what it chooses, and what that is worth after training.
 
-    python benchmarks/selection.py                   everything that is not known yet, then docs/selection.md's tables
+    python benchmarks/selection.py                   missing results, then the tables of docs/results/selection.md
     python benchmarks/selection.py sst2              one task
     python benchmarks/selection.py --tables          only the tables, from what is known
 
@@ -37,7 +37,7 @@ def main() -> None:
     jobs = [job for task in tasks for job in jobs_of(task)] if not asked.tables else []
     if jobs:
         train_all(jobs)
-    write_tables("selection.md", "selection.py", tables())
+    write_tables("results/selection.md", "selection.py", tables())
 
 
 def evidence_path(task: str) -> Path:

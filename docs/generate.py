@@ -1,10 +1,11 @@
-"""Write the reference pages from the code, docs/configuration.md and docs/cli.md; `--check` only compares.
+"""Write the generated pages of docs/reference from the code; `--check` only compares.
 
-`--counts` writes the counts of the built-in shapes instead, which a test compares with the meta device.
+`--counts` writes the parameter counts of the built-in shapes instead. A test compares them with the meta device.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import sys
 from collections.abc import Iterator
@@ -20,19 +21,22 @@ from probescale.cli import app
 from probescale.config import RunConfig
 from probescale.study.settings import StudyConfig
 
-DOCS = Path(__file__).parent
-NOTE = "<!-- Made by docs/generate.py from the code; change the code and run `make docs`. -->"
+REFERENCE = Path(__file__).parent / "reference"
+SOURCE = Path(__file__).parents[1] / "src" / "probescale"
+NOTE = "<!-- Written by docs/generate.py from the code; change the code and run `make docs`. -->"
+# Packages of the modules page, in the order in which a run passes through them.
+ORDER = ("cli", "pipeline", "tasks", "models", "probing", "selection", "recovery", "report", "study", "deploy", "utils")
 
 
 def configuration() -> str:
     lines = [
         NOTE,
         "# Configuration",
-        "A run is described by one YAML file. `task` may also be the name of a built-in task (`task: sst2`), or start "
-        "from one and change some of it (`task: {builtin: sst2, max_train: 2000}`); `train`, `dev` and `data` may be a "
-        "source alone. Unknown keys are errors. `--set dotted.key=value` changes one value from the command line.",
+        "One YAML file describes a run. `task` may be the name of a built-in task (`task: sst2`), or a built-in task "
+        "with changes (`task: {builtin: sst2, max_train: 2000}`). `train`, `dev` and `data` may be just a source. "
+        "Unknown keys are errors. `--set dotted.key=value` changes one value from the command line.",
     ]
-    study = "A study ([page](study.md)) has all of these, and a section that says what it varies."
+    study = "A [study](../guides/study.md) has all of these keys, and a section that says what it varies."
     return "\n\n".join([*lines, *_sections(RunConfig, ""), _study_heading(study)]) + "\n"
 
 
@@ -77,8 +81,8 @@ def commands() -> str:
     lines = [
         NOTE,
         "# Command line",
-        "`probescale COMMAND --help` says the same. Exit code 2: something in the input is wrong; 1: the "
-        "machine ran out of something, or not all could be done ([more](reliability.md)).",
+        "`probescale COMMAND --help` prints the same. Exit code 2: the input is wrong. Exit code 1: the machine ran "
+        "out of a resource, or a part of the work failed ([details](../concepts/reliability.md)).",
     ]
     for name, command in _every(typer.main.get_command(app)):
         arguments = [p for p in command.params if p.param_type_name == "argument"]
@@ -108,6 +112,40 @@ def _option_default(value: object, shown: object) -> str:
     return f" Default: `{value}`." if value not in (None, False, (), []) and not callable(value) else ""
 
 
+def modules() -> str:
+    """The modules of every package, each with the first line of its docstring."""
+    packages: dict[str, list[Path]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        packages.setdefault(path.relative_to(SOURCE).parent.as_posix(), []).append(path)
+    sections = [_module_section(name, packages[name]) for name in sorted(packages, key=_package_rank)]
+    introduction = (
+        "Every module with the first line of its docstring. [Architecture](../concepts/architecture.md) says how they "
+        "depend on each other, and which ones to read first."
+    )
+    return "\n\n".join([NOTE, "# Modules", introduction, *sections]) + "\n"
+
+
+def _package_rank(package: str) -> tuple[int, str]:
+    """The root first, then the packages in ORDER with what is inside them; packages that ORDER lacks come last."""
+    top = package.split("/")[0]
+    return (-1 if package == "." else ORDER.index(top) if top in ORDER else len(ORDER), package)
+
+
+def _module_section(package: str, paths: list[Path]) -> str:
+    name = "probescale" if package == "." else f"probescale.{package.replace('/', '.')}"
+    summary = _first_line(SOURCE / package / "__init__.py")
+    rows = [f"| `{path.name}` | {_first_line(path)} |" for path in paths if path.name != "__init__.py"]
+    table = ["| module | |", "| --- | --- |", *rows] if rows else []
+    return "\n".join([f"## {name}", "", summary, *([""] if table else []), *table])
+
+
+def _first_line(path: Path) -> str:
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.exists() else ""
+    if not text:
+        sys.exit(f"{path}: a module needs a docstring")
+    return " ".join(text.split("\n\n")[0].split()).replace("|", "\\|").replace("<", "&lt;")
+
+
 def counts() -> None:
     from probescale.models.architecture import compute_facts_by_length, read_architecture
     from probescale.models.facts import FACTS_FILE
@@ -116,7 +154,7 @@ def counts() -> None:
     known = sorted({canonical_name(name) or "" for name in list_shapes()})
     found = {name: compute_facts_by_length(read_architecture(name)).model_dump(mode="json") for name in known}
     lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in found.items())
-    path = DOCS.parent / "src" / "probescale" / "models" / FACTS_FILE
+    path = SOURCE / "models" / FACTS_FILE
     path.write_text("{\n" + lines + "\n}\n", encoding="utf-8")
 
 
@@ -125,12 +163,13 @@ def main() -> None:
         counts()
         return
     stale = []
-    for name, text in {"configuration.md": configuration(), "cli.md": commands()}.items():
-        path = DOCS / name
+    pages = {"configuration.md": configuration(), "cli.md": commands(), "modules.md": modules()}
+    for name, text in pages.items():
+        path = REFERENCE / name
         if "--check" not in sys.argv:
             path.write_text(text, encoding="utf-8")
         elif not path.exists() or path.read_text(encoding="utf-8") != text:
-            stale.append(f"docs/{name}")
+            stale.append(f"docs/reference/{name}")
     if stale:
         sys.exit(f"out of date: {', '.join(stale)}; run `make docs`")
 

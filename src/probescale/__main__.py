@@ -1,3 +1,5 @@
+"""Run the command line with `python -m probescale`."""
+
 from probescale.cli import main
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The run configuration: what a run does, as frozen data.
 
-Every field carries its help; docs/configuration.md is made from it. Names of tasks, strategies and metrics are checked
-by the rooms that own them (see checks.py), so that adding one needs no change here.
+Every field carries its help; docs/reference/configuration.md is generated from it. Names of tasks, strategies and
+metrics are checked by the packages that own them (pipeline/validate.py), so that adding one needs no change here.
 """
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
 """Defaults that the command line shows without loading anything."""
 
-STRATEGY = "stitched"  # what the measurements in docs/selection.md support
+STRATEGY = "stitched"  # what the measurements in docs/results/selection.md support

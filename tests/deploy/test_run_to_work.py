@@ -221,8 +221,8 @@ def test_push_uploads_what_the_dry_run_lists(run, cli):
 
 
 def test_the_lines_that_the_documentation_shows_run(run):
-    """docs/shipping.md: the folder in transformers, the export in ONNX Runtime; a sentence encoder is tested apart."""
-    page = (Path(__file__).parents[2] / "docs" / "shipping.md").read_text()
+    """docs/guides/deploy.md: the folder in transformers, the export in ONNX Runtime."""
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "deploy.md").read_text()
     blocks = [part.split("```")[0] for part in page.split("```python\n")[1:]]
     places = {"runs/my/model": str(run[0] / "model"), "runs/my-int8": str(run[1])}
     ran = []
@@ -285,7 +285,7 @@ def test_the_snippets_of_the_docs_run_as_they_stand(run, model_folder, tmp_path,
     (encoder / "1_Pooling" / "config.json").write_text(json.dumps(size))
     cut_to_folder(str(encoder), [1, 2], tmp_path / "small")
     monkeypatch.chdir(tmp_path)
-    page = (Path(__file__).parents[2] / "docs" / "shipping.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "guides" / "deploy.md").read_text()
     said = {}
     for code in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         *first, last = ast.parse(code).body

@@ -14,7 +14,7 @@ from probescale.models.proof.comparison import Proof
 from probescale.models.proof.twin import build_twin, build_twin_config
 from probescale.models.rehearsal import CUTS, rehearse
 
-DETECTED = ("gpt_neo", "mbart")  # docs/models.md has more
+DETECTED = ("gpt_neo", "mbart")  # docs/reference/models.md has more
 TYPES = [family.model_types[0] for family in FAMILIES.values()]
 
 

@@ -162,7 +162,7 @@ def test_pos_is_known_and_its_control_task_is_not():
     task, loaded = prepare(config)
     pos = probe(loaded, task, config).probes["pos"]
     best = max(range(12), key=pos.scores.__getitem__)
-    assert pos.scores[best] > 0.88  # over 0.90 with more words: docs/curves.md
+    assert pos.scores[best] > 0.88  # over 0.90 with more words: docs/results/curves.md
     assert pos.measures["control"].values[best] < pos.scores[best] - 0.25
     assert pos.random_weights is not None
     assert max(pos.random_weights.values) < pos.scores[best] - 0.05

@@ -24,7 +24,7 @@ from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES, score_of
 from probescale.selection.structure import Structure
 
-PAPER = Path(__file__).parents[2] / "docs" / "paper_probes.csv"
+PAPER = Path(__file__).parents[2] / "docs" / "concepts" / "paper_probes.csv"
 
 
 @pytest.mark.parametrize(

