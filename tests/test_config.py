@@ -87,6 +87,7 @@ def test_a_missing_column_is_found_beside_an_unknown_key(raw):
     ("key", "value", "says"),
     [
         ("selection", {}, "give a budget"),
+        ("probing", {"probe": "linaer"}, 'probing.probe: "linaer" is not known. Did you mean "linear"'),
         ("selection", {"budget": []}, "give a budget"),
         ("selection", {"budget": ["5x", "20 lightyears"]}, '"20 lightyears" is not a budget'),
         ("selection", {"budget": ["5x", True]}, "selection.budget"),

@@ -189,8 +189,9 @@ class ProbingConfig(Section):
         le=1000,
         description="How often subsample and split are drawn anew; scores are the mean, their spread is shown.",
     )
-    probe: Literal["linear", "mlp"] = Field(
-        default="linear", description="Kind of probe: linear, or mlp with one hidden layer of 64."
+    probe: str = Field(
+        default="linear",
+        description="Kind of probe: linear, mlp (one hidden layer of 64), or another of `probescale list probes`.",
     )
     penalties: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(0.0001, 0.001, 0.01, 0.1, 1.0),

@@ -316,6 +316,7 @@ def test_validate_says_when_all_is_well(cli, config):
         ("strategies", ["contiguous", "top_k", "uniform_k"]),
         ("families", ["bert", "roberta", "mpnet", "t5"]),
         ("metrics", ["accuracy", "macro_f1"]),
+        ("probes", ["linear", "mlp"]),
     ],
 )
 def test_list(cli, what, words):

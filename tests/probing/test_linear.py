@@ -8,8 +8,8 @@ from scipy.special import softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from probescale.probing import linear, mlp
-from probescale.probing.linear import Curvature, fit, fit_path, standardise
+from probescale.probing.probes import PROBES, linear
+from probescale.probing.probes.linear import Curvature, fit, fit_path, standardise
 from probescale.probing.targets import Target
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -150,10 +150,11 @@ def test_an_mlp_learns_what_a_line_cannot():
     for names, values in ((NAMES[:2], xor), (NAMES[:3], xor + (features[:, 2] > 1))):
         target = Target("class", values, names)
         found = {}
-        for kind in (linear, mlp):
-            best, _ = kind.fit_path(features[:800], target[:800], (0.1, 10.0), (features[800:1000], target[800:1000]))
-            found[kind] = np.mean(target.predicted(best(features[1000:])) == values[1000:])
-        assert found[mlp] > 0.85 > 0.7 > found[linear]
+        judge = (features[800:1000], target[800:1000])
+        for name in ("linear", "mlp"):
+            best = PROBES[name]().fit_path(features[:800], target[:800], (0.1, 10.0), judge)
+            found[name] = np.mean(target.predicted(best(features[1000:])) == values[1000:])
+        assert found["mlp"] > 0.85 > 0.7 > found["linear"]
 
 
 def test_an_mlp_takes_several_labels_and_numbers():
@@ -161,7 +162,7 @@ def test_an_mlp_takes_several_labels_and_numbers():
     features = rng.normal(size=(600, 4)).astype(np.float32)
     labels = np.stack([features[:, 0] > 0, abs(features[:, 1]) > 0.7], 1).astype(np.float32)
     several = Target("multi", labels, NAMES[:2])
-    answers = several.predicted(mlp.fit(features, several, 10.0)(features))
+    answers = several.predicted(PROBES["mlp"]().fit(features, several, 10.0)(features))
     assert (answers == several.values).mean() > 0.9
     number = Target("number", abs(features[:, 0]))
-    assert np.corrcoef(mlp.fit(features, number, 10.0)(features)[:, 0], number.values)[0, 1] > 0.9
+    assert np.corrcoef(PROBES["mlp"]().fit(features, number, 10.0)(features)[:, 0], number.values)[0, 1] > 0.9

@@ -9,8 +9,8 @@ from sklearn.metrics import f1_score, r2_score
 
 from probescale.probing.codelength import blocks, online_code_length, uniform_code_length
 from probescale.probing.controls import bag_of_words, control_target, majority
-from probescale.probing.linear import fit, standardise
 from probescale.probing.measures import Answers, Resampling, measure
+from probescale.probing.probes.linear import fit, standardise
 from probescale.probing.targets import Target
 
 NAMES = ("a", "b", "c", "d")

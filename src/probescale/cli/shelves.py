@@ -38,6 +38,7 @@ def cache_clear(
 class Listing(str, Enum):
     tasks = "tasks"
     properties = "properties"
+    probes = "probes"
     strategies = "strategies"
     families = "families"
     metrics = "metrics"

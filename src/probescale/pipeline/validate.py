@@ -16,12 +16,14 @@ from probescale.config import (
     DataConfig,
     ModelConfig,
     ProbeConfig,
+    ProbingConfig,
     RecoveryConfig,
     RunConfig,
     SelectionConfig,
     TaskConfig,
 )
 from probescale.errors import Problems, UserError, lookup
+from probescale.probing.probes import PROBES
 from probescale.selection.budget import parse_budget
 from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import fill_in
@@ -66,6 +68,8 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
     if selection := _section(SelectionConfig, raw.get("selection")):
         attempt(lookup, STRATEGIES, selection.strategy, field="selection.strategy")
         attempt(parse_budget, selection.budget, selection.k)
+    if probing := _section(ProbingConfig, raw.get("probing")):
+        attempt(lookup, PROBES, probing.probe, field="probing.probe")
     for number, name in enumerate(raw["compare"] if isinstance(raw.get("compare"), list) else []):
         attempt(_check_compared, str(name), number)
     if recovery := _section(RecoveryConfig, raw.get("recovery")):

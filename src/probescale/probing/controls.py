@@ -13,7 +13,7 @@ import transformers
 from probescale.errors import ProbeScaleError
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel, compute_fingerprint
-from probescale.probing.linear import MANY
+from probescale.probing.probes.linear import MANY
 from probescale.probing.targets import Target
 from probescale.tasks.data import seeded_draw
 

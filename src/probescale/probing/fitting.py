@@ -7,25 +7,24 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from types import ModuleType
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from probescale.config import ProbingConfig
-from probescale.probing import linear, mlp
+from probescale.errors import lookup
 from probescale.probing.cache import Features
 from probescale.probing.codelength import online_code_length, uniform_code_length
 from probescale.probing.controls import bag_of_words, control_target, majority
-from probescale.probing.linear import standardise
 from probescale.probing.measures import Answers, Estimate, Resampling, measure
 from probescale.probing.parts import Parts
+from probescale.probing.probes import PROBES, FittedProbe
+from probescale.probing.probes.linear import standardise
 from probescale.probing.sites import Site
 from probescale.probing.targets import Target
 from probescale.tasks.spans import is_spans
 from probescale.utils.progress import progress
 
-PROBES: dict[str, ModuleType] = {"linear": linear, "mlp": mlp}
 MOST_MEMORY = 120e6  # bytes of features held at once, unless one site alone has more
 
 
@@ -166,19 +165,16 @@ def _score_site(
     return SiteScores(found, probe.penalty, probe.steps, probe.gap, probe.converged)
 
 
-def _train(rows: np.ndarray, target: Target, parts: tuple[slice, slice, slice], config: ProbingConfig) -> tuple:
-    """The probe with the penalty that the judge rows chose; and a way to train it roughly on fewer rows."""
-    kind = PROBES[config.probe]
+def _train(
+    rows: np.ndarray, target: Target, parts: tuple[slice, slice, slice], config: ProbingConfig
+) -> tuple[FittedProbe, Callable[[np.ndarray, Target], FittedProbe]]:
+    """The probe with the penalty that the judge rows chose; and a function that trains it roughly on fewer rows."""
+    probe = lookup(PROBES, config.probe, field="probing.probe")()
     fit, judge, _ = parts
     train = slice(0, judge.stop)
-    judged = (rows[judge], target[judge])
-    best, curvature = kind.fit_path(rows[fit], target[fit], config.penalties, judged)
-    probe = kind.fit(rows[train], target[train], best.penalty, curvature, best)
-
-    def again(some: np.ndarray, labels: Target) -> Callable[[np.ndarray], np.ndarray]:
-        return kind.fit(some, labels, best.penalty, curvature, tolerance=linear.ROUGH)
-
-    return probe, again
+    best = probe.fit_path(rows[fit], target[fit], config.penalties, (rows[judge], target[judge]))
+    trained = probe.fit(rows[train], target[train], best.penalty, best)
+    return trained, lambda some, labels: probe.fit(some, labels, best.penalty, rough=True)
 
 
 def _floors(target: Target, texts: Sequence[tuple[str, ...]], parts: Parts, resampling: Resampling) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from probescale.models.families import FAMILIES
+from probescale.probing.probes import PROBES
 from probescale.report.table import Table
 from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import builtin_tasks
@@ -16,8 +17,8 @@ from probescale.utils.sources import cache_dir
 
 
 def listing(what: str) -> Table:
-    """A table of all tasks, strategies, families or metrics."""
-    tables = {"tasks": _tasks, "properties": _properties, "strategies": _strategies}
+    """A table of all tasks, properties, probes, strategies, families or metrics."""
+    tables = {"tasks": _tasks, "properties": _properties, "probes": _probes, "strategies": _strategies}
     return (tables | {"families": _families, "metrics": _metrics})[what]()
 
 
@@ -43,6 +44,11 @@ def _age(seconds: float) -> str:
 def _properties() -> Table:
     rows = tuple((name, one.help, "CoNLL-U" if one.columns else "any text") for name, one in PROPERTIES.items())
     return Table("Properties", ("property", "asks for", "from"), rows, words=3)
+
+
+def _probes() -> Table:
+    rows = tuple((name, (kind.__doc__ or "").partition("\n")[0]) for name, kind in PROBES.items())
+    return Table("Probes", ("probe", "is"), rows, words=2)
 
 
 def _tasks() -> Table:

@@ -18,6 +18,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from scipy.special import expit
 
+from probescale.probing.probes.base import Probe, probe
 from probescale.probing.targets import Target
 
 ROUGH = 1e-4  # nats: how close to its optimum a fit must be to compare penalties
@@ -128,6 +129,25 @@ def fit(
     weights, bias = space.weights(found.x)
     # When float32 allows no further step, the line search ends with a gap of rounding: judged with some slack.
     return Fit(weights, bias, penalty, int(found.nit), gap, bool(gap <= 10 * tolerance))
+
+
+@probe("linear")
+class LinearProbe(Probe[Fit]):
+    """A regression with an L2 penalty, solved to convergence."""
+
+    def __init__(self) -> None:
+        self.curvature: Curvature | None = None  # known after fit_path
+
+    def fit_path(
+        self, features: np.ndarray, target: Target, penalties: Sequence[float], judge: tuple[np.ndarray, Target]
+    ) -> Fit:
+        best, self.curvature = fit_path(features, target, penalties, judge)
+        return best
+
+    def fit(
+        self, features: np.ndarray, target: Target, penalty: float, start: Fit | None = None, *, rough: bool = False
+    ) -> Fit:
+        return fit(features, target, penalty, self.curvature, start, ROUGH if rough else TOLERANCE)
 
 
 @dataclass(frozen=True)

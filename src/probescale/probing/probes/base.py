@@ -1,0 +1,70 @@
+"""What every kind of probe has in common, and the registry that names them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+
+from probescale.probing.targets import Target
+
+
+class FittedProbe(Protocol):
+    """A trained probe: called with features (rows, hidden), it gives logits (rows, target.columns)."""
+
+    @property
+    def penalty(self) -> float:
+        """With which it was trained, as scikit-learn's C."""
+        ...
+
+    @property
+    def steps(self) -> int: ...
+
+    @property
+    def gap(self) -> float:
+        """By how much the loss could still fall."""
+        ...
+
+    @property
+    def converged(self) -> bool: ...
+
+    def __call__(self, features: np.ndarray) -> np.ndarray: ...
+
+
+F = TypeVar("F", bound=FittedProbe)
+
+
+class Probe(ABC, Generic[F]):
+    """How a probe is trained. Each site gets an object of its own, so that fits may share what they compute.
+
+    The first line of a subclass's docstring is the help shown by `probescale list probes`.
+    """
+
+    @abstractmethod
+    def fit(
+        self, features: np.ndarray, target: Target, penalty: float, start: F | None = None, *, rough: bool = False
+    ) -> F:
+        """Train on all given rows, from the weights of `start` where that helps; `rough`: as far as comparing needs."""
+
+    def fit_path(
+        self, features: np.ndarray, target: Target, penalties: Sequence[float], judge: tuple[np.ndarray, Target]
+    ) -> F:
+        """The fit whose penalty has the lowest loss on the judge rows."""
+        fits = [self.fit(features, target, penalty, rough=True) for penalty in sorted(penalties)]
+        return min(fits, key=lambda fit: judge[1].loss(fit(judge[0]), len(features)))
+
+
+PROBES: dict[str, type[Probe]] = {}
+P = TypeVar("P", bound=type[Probe])
+
+
+def probe(name: str) -> Callable[[P], P]:
+    """Register a Probe under a name that `probing.probe` accepts."""
+
+    def register(kind: P) -> P:
+        PROBES[name] = kind
+        return kind
+
+    return register

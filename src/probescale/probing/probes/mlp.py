@@ -1,0 +1,58 @@
+"""A shallow probe that is not linear: scikit-learn's network with one hidden layer."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier, MLPRegressor
+
+from probescale.probing.probes.base import Probe, probe
+from probescale.probing.targets import Target
+
+HIDDEN = 64
+MAX_STEPS = 200  # passes over the data
+SMALLEST = 1e-9  # probability
+
+
+@dataclass(frozen=True)
+class MlpFit:
+    model: MLPClassifier | MLPRegressor
+    target: Target  # as trained on: tells what the outputs mean
+    penalty: float
+    steps: int
+    gap: float  # change of the loss at the end
+    converged: bool
+
+    def __call__(self, features: np.ndarray) -> np.ndarray:
+        """Logits of the same form as a linear probe's."""
+        if isinstance(self.model, MLPRegressor):
+            return np.reshape(self.model.predict(features), (-1, 1))
+        seen = self.model.predict_proba(features)
+        if self.target.kind == "multi":
+            p = np.clip(seen, SMALLEST, 1 - SMALLEST)
+            return np.log(p / (1 - p))
+        shares = np.full((len(features), len(self.target.names)), SMALLEST)
+        shares[:, self.model.classes_.astype(int)] = np.maximum(seen, SMALLEST)
+        logits = np.log(shares)
+        return logits[:, 1:] - logits[:, :1] if self.target.columns == 1 else logits
+
+
+@probe("mlp")
+class MlpProbe(Probe[MlpFit]):
+    """A network with one hidden layer of 64 units."""
+
+    def fit(
+        self, features: np.ndarray, target: Target, penalty: float, start: MlpFit | None = None, *, rough: bool = False
+    ) -> MlpFit:
+        """Train with the same first weights and order of rows every time; scikit-learn ends by its own rule."""
+        cls = MLPRegressor if target.kind == "number" else MLPClassifier
+        model = cls(hidden_layer_sizes=(HIDDEN,), alpha=1 / penalty, max_iter=MAX_STEPS, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # recorded instead
+            model.fit(features, target.values)
+        curve = model.loss_curve_
+        change = abs(curve[-1] - curve[-2]) if len(curve) > 1 else 0.0
+        return MlpFit(model, target, penalty, int(model.n_iter_), float(change), bool(model.n_iter_ < MAX_STEPS))
