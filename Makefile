@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 # Tiny models gain nothing from threads: a test file per core instead.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
+# The pinned versions are for Python 3.11; `make test CONSTRAINTS=` installs what another version offers.
+CONSTRAINTS ?= -c constraints.txt
 # Libraries are compiled once, when they are first imported: without that, each of many processes would do it again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -45,7 +47,7 @@ audit:                        ## known faults of the pinned dependencies; fails 
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -q --no-compile -c constraints.txt -e ".[dev]"
+	$(BIN)/python -m pip install --disable-pip-version-check -q --no-compile $(CONSTRAINTS) -e ".[dev]"
 	@touch $@
 
 real-weights: $(READY)        ## real models for the tests marked `real`, where ../shared/tools is present
