@@ -218,11 +218,10 @@ def least(kind: str) -> int:
 def answers(loaded: LoadedModel, texts: list[str]) -> list[dict[str, torch.Tensor]]:
     """Everything that is answered to each text, and to all of them padded."""
     found = []
-    loaded.tokenizer.padding_side = "right"
     for batch in (*texts, texts):
         if loaded.tokenizer.pad_token is None and batch is texts:
             continue
-        inputs = loaded.tokenizer(batch, return_tensors="pt", padding=batch is texts)
+        inputs = loaded.tokenizer(batch, return_tensors="pt", padding=batch is texts, padding_side="right")
         if loaded.model.config.is_encoder_decoder:
             inputs["decoder_input_ids"] = inputs["input_ids"]
         with torch.no_grad():

@@ -182,7 +182,7 @@ def test_where_all_heads_share_keys_each_goes_by_itself():
 
 
 @pytest.mark.parametrize(
-    ("count", "says"), [(0, "has 6"), (7, "has 6"), (-2, "has 6"), (3, "no whole number of groups: each 2 share")]
+    ("count", "says"), [(0, "has 6"), (7, "has 6"), (-2, "has 6"), (3, "not a whole number of groups: each 2 share")]
 )
 def test_wrong_numbers_of_heads(count, says):
     with pytest.raises(UserError, match=says) as refused:
@@ -193,7 +193,7 @@ def test_wrong_numbers_of_heads(count, says):
 
 def test_a_number_that_the_stock_config_refuses():
     config = build("llama, heads by themselves").config
-    with pytest.raises(UserError, match="LlamaConfig does not take 5 heads beside a hidden size of 48"):
+    with pytest.raises(UserError, match="LlamaConfig does not accept 5 heads with a hidden size of 48"):
         check_head_count(5, FAMILIES["llama"], config)
     assert possible_head_counts(build("mistral").config) == (2, 4, 6)
 
@@ -219,7 +219,7 @@ def test_every_family_says_whether_heads_can_go(name):
 
 def test_a_type_that_nobody_described():
     config = AutoConfig.for_model("olmo2")
-    assert "nobody has described" in why_heads_are_fixed(find_family(config), config)
+    assert "are not described" in why_heads_are_fixed(find_family(config), config)
 
 
 @pytest.mark.parametrize(
@@ -335,7 +335,7 @@ def test_models_that_cannot_lose_heads(cli, model_folder, tmp_path):
     tiny_tokenizer("roberta").save_pretrained(whole)
     options = ("--keep", "1", "--scores", tmp_path / "scores.json", "--out", tmp_path / "cut", "--heads")
     for source, count, says in [(model_folder("bert"), 2, "as wide as the hidden states"),
-                                (whole, 4, "take the encoder alone, with --encoder-only")]:  # fmt: skip
+                                (whole, 4, "load only the encoder, with --encoder-only")]:  # fmt: skip
         found = cli("extract", source, *options, count)
         assert found.code == 2
         assert says in " ".join(found.err.split())

@@ -1,4 +1,4 @@
-"""Blocks called one by one, each in the way its model calls it: a subnetwork can be run without being cut out."""
+"""Record how a model calls its blocks, and call them again one by one: runs a subnetwork without cutting it out."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any
 
 from torch import Tensor, nn
 
-Call = tuple[tuple[Any, ...], dict[str, Any]]
+Call = tuple[tuple[Any, ...], dict[str, Any]]  # positional and keyword arguments
 
 
 @dataclass(frozen=True)
 class BlockCalls:
-    """A stack during one pass: what every block was called with, and what came out of it."""
+    """The calls of all blocks of a stack during one forward pass."""
 
     blocks: Sequence[nn.Module]
     calls: tuple[Call, ...]
-    outputs: tuple[Tensor, ...]  # (batch, tokens, hidden) each; empty unless asked for
+    outputs: tuple[Tensor, ...]  # hidden states, (batch, tokens, hidden) each; empty unless they were recorded
 
     @property
     def embedded(self) -> Tensor:
-        """What goes into the first block."""
+        """The hidden states that enter the first block."""
         return input_state(self.calls[0])
 
-    def through(self, layer: int, state: Tensor) -> Tensor:
-        """The state behind a layer (numbered from 1) that is given this state instead of its own."""
+    def run_block(self, layer: int, state: Tensor) -> Tensor:
+        """The output of a layer (numbered from 1) for this input state, with its recorded other arguments."""
         args, kwargs = self.calls[layer - 1]
         block = self.blocks[layer - 1]
         return output_state(block(state, *args[1:], **kwargs) if args else block(**kwargs | {"hidden_states": state}))
 
 
 def record_calls(blocks: Sequence[nn.Module], run: Callable[[], object], *, outputs: bool = False) -> BlockCalls:
-    """Run the model once and note how it calls its blocks."""
+    """Run the model once and record how it calls its blocks; with `outputs`, also their outputs."""
     calls: dict[nn.Module, Call] = {}
     states: dict[nn.Module, Tensor] = {}
     handles: list[Any] = []
@@ -48,6 +48,7 @@ def record_calls(blocks: Sequence[nn.Module], run: Callable[[], object], *, outp
 
 @contextmanager
 def removing_hooks(handles: Sequence[Any]) -> Iterator[None]:
+    """Remove these hooks at the end of the context."""
     try:
         yield
     finally:
@@ -56,10 +57,11 @@ def removing_hooks(handles: Sequence[Any]) -> Iterator[None]:
 
 
 def input_state(call: Call) -> Tensor:
-    """The state that a block was called with."""
+    """The hidden states that a block was called with."""
     args, kwargs = call
     return args[0] if args else kwargs["hidden_states"]
 
 
-def output_state(output: Any) -> Tensor:  # noqa: ANN401 - a state, or a tuple that begins with it
+def output_state(output: Any) -> Tensor:  # noqa: ANN401 - a tensor, or a tuple that begins with it
+    """The hidden states that a block returned."""
     return output[0] if isinstance(output, tuple) else output

@@ -41,7 +41,7 @@ from helpers.tokenizers import (
 from probescale.errors import ProofFailed, UserError
 from probescale.models.families import FAMILIES, find_family
 from probescale.models.loading import LoadedModel, load_as_saved
-from probescale.models.shrink.tokenizer import PLAIN, TokenizerVocabulary, rebuild_tokenizer
+from probescale.models.shrink.tokenizer import PLAIN_CLASS, TokenizerVocabulary, rebuild_tokenizer
 from probescale.models.shrink.vocabulary import (
     VocabularySummary,
     count_tokens,
@@ -82,7 +82,7 @@ def test_what_always_stays(kind):
 
 
 def test_too_small():
-    with pytest.raises(UserError, match=f"3 pieces are too few: {least('bert')} are needed") as refused:
+    with pytest.raises(UserError, match=f"3 tokens are too few: {least('bert')} are needed") as refused:
         trim_vocabulary(parent("bert"), counted("bert"), 3)
     assert refused.value.field == "shrink.vocabulary"
     assert refused.value.hint.startswith(f"give {least('bert')} or more")
@@ -94,8 +94,8 @@ def test_a_large_limit_adds_nothing_that_no_text_has():
     whole = trim_vocabulary(parent("bert"), counted("bert"), 100_000)
     assert whole.tokenizer.get_vocab() == trimmed("bert").tokenizer.get_vocab()
     assert "[unused0]" not in whole.tokenizer.get_vocab()
-    pieces = TokenizerVocabulary(parent("bert").tokenizer)
-    assert {pieces.names[n] for n in pieces.characters} <= whole.tokenizer.get_vocab().keys()
+    vocabulary = TokenizerVocabulary(parent("bert").tokenizer)
+    assert {vocabulary.tokens[n] for n in vocabulary.characters} <= whole.tokenizer.get_vocab().keys()
 
 
 def test_no_piece_without_what_it_is_merged_from():
@@ -103,8 +103,8 @@ def test_no_piece_without_what_it_is_merged_from():
     merges = [("a", "b"), ("b", "c"), ("a", "bc"), ("ab", "c"), ("b", "ca")]
     vocab = {piece: n for n, piece in enumerate(["a", "b", "c", "ab", "bc", "abc", "ca", "bca"])}
     backend = Tokenizer(models.BPE(vocab=vocab, merges=merges))
-    pieces = TokenizerVocabulary(PreTrainedTokenizerFast(tokenizer_object=backend))
-    parts = {piece: {pieces.names[n] for n in pieces.parts(number)} for piece, number in vocab.items()}
+    vocabulary = TokenizerVocabulary(PreTrainedTokenizerFast(tokenizer_object=backend))
+    parts = {piece: {vocabulary.tokens[n] for n in vocabulary.merge_parts(number)} for piece, number in vocab.items()}
     assert parts["abc"] == {"a", "b", "c", "ab", "abc"}
     assert parts["bca"] == parts["ca"] == set()  # no merge leads there
     assert all((piece in made) == (backend.encode(piece).tokens == [piece]) for piece, made in parts.items())
@@ -115,13 +115,13 @@ def test_unknown_characters_do_not_become_cheaper():
     scored = [("zzz", -8.0), ("<unk>", 0.0), *((piece, -9.0) for piece in ("XY", "a", "b", "c"))]
     scored += [("Yabc", -5.0), ("zz", -50.0)]
     fast = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.Unigram(vocab=scored, unk_id=1)))
-    pieces = TokenizerVocabulary(fast)
+    vocabulary = TokenizerVocabulary(fast)
     counts = count_tokens(fast, ["XYabc", "Yabc"])
     assert counts == {"XY": 1, "a": 1, "b": 1, "c": 1, "Yabc": 1}
-    kept = required_tokens(fast, counts) | {pieces.numbers[piece] for piece in counts}
+    kept = required_tokens(fast, counts) | {vocabulary.ids[piece] for piece in counts}
     for dropped, found in [({"zzz"}, ["XY", "a", "b", "c"]), ({"zzz", "zz"}, ["X", "Yabc"])]:
-        stay = sorted(kept - {pieces.numbers[piece] for piece in dropped})
-        smaller = Tokenizer.from_str(json.dumps(pieces.only({n: at for at, n in enumerate(stay)})))
+        stay = sorted(kept - {vocabulary.ids[piece] for piece in dropped})
+        smaller = Tokenizer.from_str(json.dumps(vocabulary.restrict({n: at for at, n in enumerate(stay)})))
         assert smaller.encode("XYabc").tokens == found
         assert smaller.encode("?").ids == [0]
 
@@ -136,14 +136,14 @@ def test_merges_of_kept_pieces_are_complete(corpus, texts, kept):
     """By brute force: few letters, so that pieces overlap in every way."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.train_from_iterator(corpus * 2, trainers.BpeTrainer(vocab_size=40, initial_alphabet=["a", "b", "c"]))
-    pieces = TokenizerVocabulary(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
-    chosen = set(list(pieces.names)[::-1][:kept]) | set(pieces.characters)
-    chosen = chosen.union(*(pieces.parts(number) for number in chosen))
+    vocabulary = TokenizerVocabulary(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
+    chosen = set(list(vocabulary.tokens)[::-1][:kept]) | set(vocabulary.characters)
+    chosen = chosen.union(*(vocabulary.merge_parts(number) for number in chosen))
     new = {number: at for at, number in enumerate(sorted(chosen))}
-    smaller = Tokenizer.from_str(json.dumps(pieces.only(new)))
+    smaller = Tokenizer.from_str(json.dumps(vocabulary.restrict(new)))
     for text in (*corpus, *texts, "".join(texts)):
         found = tokenizer.encode(text).tokens
-        if {pieces.numbers[piece] for piece in found} <= chosen:
+        if {vocabulary.ids[piece] for piece in found} <= chosen:
             assert smaller.encode(text).tokens == found
         assert "".join(smaller.encode(text).tokens) == text
 
@@ -158,12 +158,12 @@ def test_suffixes_and_prefixes_of_byte_pairs():
         tokenizer.pre_tokenizer = before  # type: ignore[assignment]
         tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(vocab_size=500, special_tokens=["?"], **options))  # type: ignore[arg-type]
         fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-        pieces = TokenizerVocabulary(fast)
+        vocabulary = TokenizerVocabulary(fast)
         counts = count_tokens(fast, TEXTS[:4])
-        chosen = set(required_tokens(fast, counts)) | {pieces.numbers[piece] for piece in counts}
-        chosen = chosen.union(*(pieces.parts(number) for number in chosen))
-        assert len(chosen) < len(pieces.names)
-        smaller = Tokenizer.from_str(json.dumps(pieces.only({n: at for at, n in enumerate(sorted(chosen))})))
+        chosen = set(required_tokens(fast, counts)) | {vocabulary.ids[piece] for piece in counts}
+        chosen = chosen.union(*(vocabulary.merge_parts(number) for number in chosen))
+        assert len(chosen) < len(vocabulary.tokens)
+        smaller = Tokenizer.from_str(json.dumps(vocabulary.restrict({n: at for at, n in enumerate(sorted(chosen))})))
         for text in TEXTS[:4]:
             assert smaller.encode(text).tokens == tokenizer.encode(text).tokens
 
@@ -248,7 +248,7 @@ def test_a_class_that_builds_itself_anew_is_saved_as_the_plain_one(tmp_path):
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
     changed = LoadedModel(loaded.model, tokenizer, loaded.family, "", "")
     after = trim_vocabulary(changed, counted("classifier"))
-    assert type(after.tokenizer).__name__ == PLAIN
+    assert type(after.tokenizer).__name__ == PLAIN_CLASS
     assert after.tokenizer.model_input_names == tokenizer.model_input_names
     assert after.tokenizer.model_max_length == 77
     after.model.save_pretrained(tmp_path)
@@ -266,7 +266,7 @@ def test_a_tokenizer_that_does_not_come_back_is_refused():
     data = TokenizerVocabulary(tokenizer).data
     data["added_tokens"] = []
     del data["model"]["vocab"]["[MASK]"]
-    with pytest.raises(ProofFailed, match="does not load with fewer pieces as it was saved"):
+    with pytest.raises(ProofFailed, match="with fewer tokens does not load as it was saved"):
         rebuild_tokenizer(tokenizer, data, parent("bert").model.config)
 
 

@@ -171,12 +171,12 @@ def test_every_family_says_whether_units_can_go(name):
 
 
 def test_a_type_that_nobody_described():
-    assert "nobody has described" in why_width_is_fixed(find_family(AutoConfig.for_model("olmo2")))
+    assert "are not described" in why_width_is_fixed(find_family(AutoConfig.for_model("olmo2")))
 
 
 def test_a_decoder_of_the_same_width():
     parent = loaded("t5", "lm")
-    with pytest.raises(UserError, match="one width for its encoder and its decoder") as refused:
+    with pytest.raises(UserError, match="one feed-forward width for encoder and decoder") as refused:
         keep_units(parent, KEPT, [np.zeros(UNITS)] * parent.layers)
     assert "--encoder-only" in refused.value.hint
 
@@ -192,9 +192,9 @@ def test_scores_of_another_model_and_no_texts():
     parent = loaded("bert")
     good = drawn(parent)
     for scores, means in [(good[:2], None), ([row[:3] for row in good], None), (good, good[1:])]:
-        with pytest.raises(UserError, match="4 layers with 64 units each"):
+        with pytest.raises(UserError, match="4 layers with one value for each of 64 units"):
             keep_units(parent, KEPT, scores, means)
-    with pytest.raises(UserError, match="there is none"):
+    with pytest.raises(UserError, match="there are none"):
         score_units(parent, [])
 
 

@@ -147,14 +147,14 @@ def test_the_limit_holds(kind, room):
 def test_frequent_pieces_come_first(kind):
     stay = set(trimmed(kind, 0).tokenizer.get_vocab())
     more = set(trimmed(kind, 25).tokenizer.get_vocab()) - stay
-    counts, pieces = counted(kind), TokenizerVocabulary(parent(kind).tokenizer)
+    counts, vocabulary = counted(kind), TokenizerVocabulary(parent(kind).tokenizer)
     dropped = [piece for piece in counts if piece not in more | stay]
     by_choice = [p for p in more if counts[p]]
     assert by_choice
-    if pieces.model["type"] != "BPE":
+    if vocabulary.model["type"] != "BPE":
         assert min((counts[p] for p in more), default=0) >= max((counts[p] for p in dropped), default=0)
-    merged = {pieces.names[n] for piece in by_choice for n in pieces.parts(pieces.numbers[piece])}
-    assert more <= merged | set(by_choice) | {pieces.names[n] for n in pieces.characters}
+    merged = {vocabulary.tokens[n] for piece in by_choice for n in vocabulary.merge_parts(vocabulary.ids[piece])}
+    assert more <= merged | set(by_choice) | {vocabulary.tokens[n] for n in vocabulary.characters}
 
 
 @pytest.mark.parametrize("kind", KINDS)

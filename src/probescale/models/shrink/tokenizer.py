@@ -1,4 +1,4 @@
-"""A tokenizer with fewer pieces, made by editing what it is saved as (tokenizer.json)."""
+"""Tokenizers with fewer tokens, built by editing tokenizer.json."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBas
 from probescale.errors import ProofFailed
 from probescale.models.loading import quiet_transformers
 
-PLAIN = "TokenizersBackend"  # the stock class that takes tokenizer.json as it is
-BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-BASE = frozenset(map(chr, range(0x20, 0x7F))) | {"▁"}  # printable ASCII, and how SentencePiece writes a blank
+PLAIN_CLASS = "TokenizersBackend"  # the stock class that uses tokenizer.json unchanged
+BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
+BASIC_CHARACTERS = frozenset(map(chr, range(0x20, 0x7F))) | {"▁"}  # printable ASCII; SentencePiece's space
 
 
 class TokenizerVocabulary:
-    """What a tokenizer's file says of its pieces: their numbers, and which of them others are spelled with."""
+    """The vocabulary in a tokenizer's file: token ids, and which tokens other tokens are built from."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
         self.data: dict[str, Any] = json.loads(_backend(tokenizer).to_str())
@@ -35,107 +35,109 @@ class TokenizerVocabulary:
         self.byte_fallback = bool(self.model.get("byte_fallback"))
 
     @cached_property
-    def names(self) -> dict[int, str]:
-        """Number -> piece, added ones included."""
+    def tokens(self) -> dict[int, str]:
+        """Id -> token, added tokens included."""
         vocab = self.model["vocab"]
-        own = enumerate(piece for piece, _ in vocab) if isinstance(vocab, list) else ((n, p) for p, n in vocab.items())
+        own = enumerate(token for token, _ in vocab) if isinstance(vocab, list) else ((i, t) for t, i in vocab.items())
         return dict(own) | {added["id"]: added["content"] for added in self.data["added_tokens"]}
 
     @cached_property
-    def numbers(self) -> dict[str, int]:
-        return {piece: number for number, piece in self.names.items()}
+    def ids(self) -> dict[str, int]:
+        """Token -> id."""
+        return {token: number for number, token in self.tokens.items()}
 
     @cached_property
-    def unknown(self) -> int | None:
-        """The piece for what cannot be spelled."""
+    def unknown_id(self) -> int | None:
+        """The id of the unknown token, if there is one."""
         if "unk_id" in self.model:
             return self.model["unk_id"]
-        return self.numbers.get(self.model.get("unk_token") or "")
+        return self.ids.get(self.model.get("unk_token") or "")
 
     @cached_property
     def characters(self) -> dict[int, str]:
-        """Number -> character of pieces of one character, at the beginning of a word or inside ("##x")."""
-        bare = {number: piece.removeprefix(self.prefix) for number, piece in self.names.items()}
-        bare = {number: piece.removesuffix(self.suffix) for number, piece in bare.items()}
-        return {number: piece for number, piece in bare.items() if len(piece) == 1}
+        """Id -> character, of tokens that are one character, at the beginning of a word or inside ("##x")."""
+        bare = {number: token.removeprefix(self.prefix) for number, token in self.tokens.items()}
+        bare = {number: token.removesuffix(self.suffix) for number, token in bare.items()}
+        return {number: token for number, token in bare.items() if len(token) == 1}
 
-    def always(self, seen: Collection[str] = ()) -> set[int]:
-        """Pieces that have to stay so that any text encodes, and texts with these characters without loss."""
+    def required_ids(self, seen: Collection[str] = ()) -> set[int]:
+        """Ids of the tokens without which some text, or the characters in `seen`, could not be encoded."""
         kept = {added["id"] for added in self.data["added_tokens"]}
-        kept |= {place[at] for place, at in _numbers_in(self.data)}
-        kept |= {self.unknown} if self.unknown is not None else set()
+        kept |= {place[at] for place, at in _ids_outside_vocabulary(self.data)}
+        kept |= {self.unknown_id} if self.unknown_id is not None else set()
         if self.byte_fallback:
-            kept |= {number for number, piece in self.names.items() if BYTE.fullmatch(piece)}
-        if self.model["type"] == "Unigram":  # an unknown character costs as much as the least likely piece, and more
+            kept |= {number for number, token in self.tokens.items() if BYTE_TOKEN.fullmatch(token)}
+        if self.model["type"] == "Unigram":  # the score of unknown characters derives from the least likely token
             kept.add(min(range(len(self.model["vocab"])), key=lambda number: self.model["vocab"][number][1]))
-        if self.byte_level or (self.unknown is None and not self.byte_fallback):
-            return kept | self.characters.keys()  # characters are bytes, or nothing stands for unknown ones
-        wanted = BASE.union(seen)
-        return kept | {number for number, character in self.characters.items() if character in wanted}
+        if self.byte_level or (self.unknown_id is None and not self.byte_fallback):
+            return kept | self.characters.keys()  # characters stand for bytes, or there is no unknown token
+        needed = BASIC_CHARACTERS.union(seen)
+        return kept | {number for number, character in self.characters.items() if character in needed}
 
     @cached_property
-    def parts(self) -> Callable[[int], set[int]]:
-        """The pieces that this one is merged from, step by step; it cannot come about without them."""
+    def merge_parts(self) -> Callable[[int], set[int]]:
+        """A function from a token id to the ids that BPE merges it from, step by step; without them it never occurs."""
         if self.model["type"] != "BPE":
-            return lambda _number: set()
+            return lambda _id: set()
         ranks = {(left, right): rank for rank, (left, right) in enumerate(self.model["merges"])}
-        return lambda number: {self.numbers[piece] for piece in self._merged(self.names[number], ranks)}
+        return lambda number: {self.ids[token] for token in self._merge_steps(self.tokens[number], ranks)}
 
-    def _merged(self, piece: str, ranks: Mapping[tuple[str, str], int]) -> set[str]:
-        """All symbols on the way from characters to this piece.
+    def _merge_steps(self, token: str, ranks: Mapping[tuple[str, str], int]) -> set[str]:
+        """All symbols on the way from characters to this token.
 
-        The way does not depend on the rest of the word: where the piece is in the result, no merge went over its edges.
+        They do not depend on the rest of the word: where the token is in the result, no merge crossed its edges.
         """
-        symbols = self._symbols(piece)
+        symbols = self._symbols(token)
         seen = set(symbols)
         while steps := [(ranks[pair], at) for at, pair in enumerate(pairwise(symbols)) if pair in ranks]:
-            _, at = min(steps)  # the earliest merge; the leftmost, where it fits twice
+            _, at = min(steps)  # the merge of lowest rank; the leftmost, where it fits twice
             symbols[at : at + 2] = [symbols[at] + symbols[at + 1].removeprefix(self.prefix)]
             seen.add(symbols[at])
-        return seen & self.numbers.keys() if symbols == [piece] else set()  # else no merge makes it; it is taken whole
+        return seen & self.ids.keys() if symbols == [token] else set()  # else no merge builds it
 
-    def _symbols(self, piece: str) -> list[str]:
-        inside = piece.startswith(self.prefix)
-        bare = piece.removeprefix(self.prefix).removesuffix(self.suffix)
+    def _symbols(self, token: str) -> list[str]:
+        """The characters of a token as BPE symbols."""
+        inside = token.startswith(self.prefix)
+        bare = token.removeprefix(self.prefix).removesuffix(self.suffix)
         symbols = [(self.prefix if at or inside else "") + character for at, character in enumerate(bare)]
-        if symbols and piece.endswith(self.suffix):
+        if symbols and token.endswith(self.suffix):
             symbols[-1] += self.suffix
         return symbols
 
-    def only(self, new: Mapping[int, int]) -> dict[str, Any]:
-        """tokenizer.json with these pieces alone, under their new numbers."""
+    def restrict(self, new_ids: Mapping[int, int]) -> dict[str, Any]:
+        """The contents of tokenizer.json with only some tokens; `new_ids`: old id -> new id."""
         data = copy.deepcopy({name: value for name, value in self.data.items() if name != "model"})
         model, vocab = dict(self.model), self.model["vocab"]
         data["model"] = model
         if isinstance(vocab, list):
-            model["vocab"] = [entry for number, entry in enumerate(vocab) if number in new]
-            model["unk_id"] = new.get(model["unk_id"])
+            model["vocab"] = [entry for number, entry in enumerate(vocab) if number in new_ids]
+            model["unk_id"] = new_ids.get(model["unk_id"])
         else:
-            model["vocab"] = {piece: new[number] for piece, number in vocab.items() if number in new}
+            model["vocab"] = {token: new_ids[number] for token, number in vocab.items() if number in new_ids}
         if "merges" in model:
             model["merges"] = [
-                [left, right] for left, right in model["merges"] if self._possible(left, right, model["vocab"])
+                [left, right] for left, right in model["merges"] if self._is_mergeable(left, right, model["vocab"])
             ]
         for added in data["added_tokens"]:
-            added["id"] = new[added["id"]]
-        for place, at in _numbers_in(data):
-            place[at] = new[place[at]]
+            added["id"] = new_ids[added["id"]]
+        for place, at in _ids_outside_vocabulary(data):
+            place[at] = new_ids[place[at]]
         return data
 
-    def _possible(self, left: str, right: str, vocab: Collection[str]) -> bool:
+    def _is_mergeable(self, left: str, right: str, vocab: Collection[str]) -> bool:
         return left in vocab and right in vocab and left + right.removeprefix(self.prefix) in vocab
 
 
-def _numbers_in(data: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-    """Where numbers of pieces stand outside the vocabulary: a list or dict, and the place in it."""
+def _ids_outside_vocabulary(data: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Places outside the vocabulary that hold token ids: a list or dict, and the index or key in it."""
     if data.get("padding"):
         yield data["padding"], "pad_id"
     processor = data.get("post_processor") or {}
-    for one in processor.get("processors", [processor]):
+    for step in processor.get("processors", [processor]):
         for end in ("sep", "cls"):
-            if end in one:
-                yield one[end], 1
-        for special in (one.get("special_tokens") or {}).values():
+            if end in step:
+                yield step[end], 1
+        for special in (step.get("special_tokens") or {}).values():
             for at in range(len(special["ids"])):
                 yield special["ids"], at
 
@@ -143,24 +145,24 @@ def _numbers_in(data: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
 def rebuild_tokenizer(
     tokenizer: PreTrainedTokenizerBase, data: dict[str, Any], config: PreTrainedConfig
 ) -> PreTrainedTokenizerBase:
-    """A tokenizer with other contents and the same settings: the one that stock transformers loads from a folder."""
-    wanted = Tokenizer.from_str(json.dumps(data)).to_str()
+    """A tokenizer with new contents and the same settings, as stock transformers loads it from a folder."""
+    expected = Tokenizer.from_str(json.dumps(data)).to_str()
     with tempfile.TemporaryDirectory() as name, quiet_transformers():
         folder = Path(name)
         config.to_json_file(folder / "config.json")  # the class of the tokenizer depends on it
         tokenizer.save_pretrained(folder)
-        (folder / "tokenizer.json").write_text(wanted, encoding="utf-8")
-        made = _load(folder)
-        if _backend(made).to_str() != wanted:  # some classes build parts of it anew, and not as they were
+        (folder / "tokenizer.json").write_text(expected, encoding="utf-8")
+        rebuilt = _load(folder)
+        if _backend(rebuilt).to_str() != expected:  # some classes rebuild parts of it, differently
             settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-            settings |= {"tokenizer_class": PLAIN, "model_input_names": tokenizer.model_input_names}
+            settings |= {"tokenizer_class": PLAIN_CLASS, "model_input_names": tokenizer.model_input_names}
             (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
-            made = _load(folder)
-        if _backend(made).to_str() != wanted:
-            raise ProofFailed(f"{type(tokenizer).__name__} does not load with fewer pieces as it was saved")
-    made.name_or_path = tokenizer.name_or_path
-    made.padding_side, made.truncation_side = tokenizer.padding_side, tokenizer.truncation_side
-    return made
+            rebuilt = _load(folder)
+        if _backend(rebuilt).to_str() != expected:
+            raise ProofFailed(f"{type(tokenizer).__name__} with fewer tokens does not load as it was saved")
+    rebuilt.name_or_path = tokenizer.name_or_path
+    rebuilt.padding_side, rebuilt.truncation_side = tokenizer.padding_side, tokenizer.truncation_side
+    return rebuilt
 
 
 def _load(folder: Path) -> PreTrainedTokenizerBase:

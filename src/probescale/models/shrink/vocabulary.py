@@ -1,10 +1,10 @@
-"""A smaller vocabulary: the pieces that some texts need, in the tokenizer, the embeddings, and the output head.
+"""Trim the vocabulary to the tokens that a set of texts needs: in the tokenizer, the embeddings and the output head.
 
-What stays, whatever the texts: special and added pieces; bytes, where the tokenizer spells with them; every piece of
-one character that is printable ASCII or part of a piece in the texts, at the beginning of a word and inside. Then come
-the other pieces of the texts, the most frequent first (BPE: each with the pieces it is merged from), and last the
-remaining pieces of one character. Without a limit all of these stay. Any text still encodes, if need be with more
-pieces; a character becomes unknown only if its own piece had to go, so only one that is foreign to the texts.
+Always kept: special and added tokens; byte tokens, where the tokenizer has them; all one-character tokens, at the
+beginning of a word and inside, whose character is printable ASCII or occurs in the texts. Up to the limit follow the
+other tokens of the texts, most frequent first (for BPE with the tokens they are merged from), and then the remaining
+one-character tokens. Any text can still be encoded, though it may take more tokens. A character becomes unknown only if
+its token is dropped, and that happens only to characters that do not occur in the texts.
 """
 
 from __future__ import annotations
@@ -29,100 +29,104 @@ from probescale.models.surgery import build_like
 
 C = TypeVar("C", PreTrainedConfig, GenerationConfig)
 FIELD = "shrink.vocabulary"
-BATCH = 1000  # texts that are read at a time
+BATCH = 1000  # texts tokenized at a time
 
 
 def count_tokens(
     tokenizer: PreTrainedTokenizerBase, texts: Iterable[str], pairs: Iterable[str] | None = None
 ) -> Counter[str]:
-    """How often each piece occurs in whole texts, and in the second ones of pairs; without the special ones around."""
+    """How often each token occurs in the full texts, and in the second texts of pairs, without special tokens."""
     counts: Counter[int] = Counter()
-    every = chain(texts, pairs or ())
-    while batch := list(islice(every, BATCH)):
+    all_texts = chain(texts, pairs or ())
+    while batch := list(islice(all_texts, BATCH)):
         plain = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
         counts.update(chain.from_iterable(tokenizer(batch, **plain)["input_ids"]))  # type: ignore[arg-type]
-    names = tokenizer.convert_ids_to_tokens(list(counts))
-    return Counter(dict(zip(names, counts.values(), strict=True)))
+    tokens = tokenizer.convert_ids_to_tokens(list(counts))
+    return Counter(dict(zip(tokens, counts.values(), strict=True)))
 
 
 def required_tokens(tokenizer: PreTrainedTokenizerBase, counts: Mapping[str, int] | None = None) -> frozenset[int]:
-    """Numbers of the pieces that stay whatever the limit; what a model's config names comes on top of them."""
-    return frozenset(TokenizerVocabulary(tokenizer).always(_characters(counts or {})))
+    """Ids of the tokens that are kept whatever the limit, without those that the model's config names."""
+    return frozenset(TokenizerVocabulary(tokenizer).required_ids(_characters(counts or {})))
 
 
 def trim_vocabulary(
     loaded: LoadedModel, counts: Mapping[str, int], size: int | None = None, *, share: bool = False
 ) -> LoadedModel:
-    """A new model of the same stock class that knows only some pieces, in their old order; at most `size` of them.
+    """A new model of the same stock class with at most `size` tokens, in their old order. The parent is not changed.
 
-    The parent is left as it is. `share` makes the new model use the parent's memory for what stays whole.
+    `counts`: how often each token occurs. `share`: use the parent's memory for the weights that stay the same.
     """
-    pieces = TokenizerVocabulary(loaded.tokenizer)
-    kept = _chosen(pieces, counts, _named(loaded.model), size)
-    new = {number: at for at, number in enumerate(kept)}
-    rows = [number for number in kept if number < loaded.model.config.vocab_size]  # special pieces may have none
+    vocabulary = TokenizerVocabulary(loaded.tokenizer)
+    kept = _choose_ids(vocabulary, counts, _ids_in_settings(loaded.model), size)
+    new_ids = {old: new for new, old in enumerate(kept)}
+    rows = [number for number in kept if number < loaded.model.config.vocab_size]  # special tokens may have no row
 
     def config() -> PreTrainedConfig:
-        smaller = _renumbered(loaded.model.config, new)
+        smaller = _renumber(loaded.model.config, new_ids)
         smaller.vocab_size = len(rows)
         return smaller
 
     child = build_like(loaded, config, _weights(loaded.model, config(), rows, share=share))
     if loaded.model.can_generate() and child.model.generation_config is not None:
-        child.model.generation_config = _renumbered(child.model.generation_config, new)
-    child = replace(child, tokenizer=rebuild_tokenizer(loaded.tokenizer, pieces.only(new), child.model.config))
-    _prove(loaded, child, pieces, rows, new)
+        child.model.generation_config = _renumber(child.model.generation_config, new_ids)
+    tokenizer = rebuild_tokenizer(loaded.tokenizer, vocabulary.restrict(new_ids), child.model.config)
+    child = replace(child, tokenizer=tokenizer)
+    _check_tokenizer(child, vocabulary, new_ids)
+    _check_outputs(loaded, child, rows)
     return child
 
 
 @dataclass(frozen=True)
 class VocabularySummary:
-    """What became of a vocabulary, for reports."""
+    """The effect of trimming a vocabulary."""
 
-    before: int  # pieces
+    before: int  # tokens
     after: int
-    covered: float  # share of the counted pieces that are still one piece
+    covered: float  # share of the counted tokens that are still in the vocabulary
 
 
 def summarise_vocabulary(
     before: PreTrainedTokenizerBase, after: PreTrainedTokenizerBase, counts: Mapping[str, int]
 ) -> VocabularySummary:
-    still = after.get_vocab()
-    covered = sum(count for piece, count in counts.items() if piece in still)
+    kept = after.get_vocab()
+    covered = sum(count for token, count in counts.items() if token in kept)
     return VocabularySummary(len(before), len(after), covered / max(sum(counts.values()), 1))
 
 
 def _characters(counts: Mapping[str, int]) -> set[str]:
-    return {character for piece, count in counts.items() if count > 0 for character in piece}
+    return {character for token, count in counts.items() if count > 0 for character in token}
 
 
-def _chosen(pieces: TokenizerVocabulary, counts: Mapping[str, int], named: set[int], size: int | None) -> list[int]:
-    """Old numbers of the pieces that stay, ascending."""
-    kept = pieces.always(_characters(counts)) | named
+def _choose_ids(
+    vocabulary: TokenizerVocabulary, counts: Mapping[str, int], named: set[int], size: int | None
+) -> list[int]:
+    """Ids of the tokens to keep, ascending; `named`: ids that the model's settings refer to."""
+    kept = vocabulary.required_ids(_characters(counts)) | named
     if size is not None and len(kept) > size:
         raise UserError(
-            f"{size} pieces are too few: {len(kept)} are needed to write any text, or are special",
+            f"{size} tokens are too few: {len(kept)} are needed to encode any text, or are special",
             field=FIELD,
-            hint=f"give {len(kept)} or more; the {len(pieces.names)} pieces of the whole vocabulary are the most",
+            hint=f"give {len(kept)} or more; the full vocabulary has {len(vocabulary.tokens)} tokens",
         )
-    room = len(kept) + len(pieces.names) if size is None else size
-    numbers = pieces.numbers
-    found = {numbers[piece]: count for piece, count in counts.items() if count > 0 and piece in numbers}
-    ranked = sorted(found, key=lambda number: (-found[number], number))
-    for number in (*ranked, *sorted(pieces.characters)):
-        missing = ({number} | pieces.parts(number)) - kept
-        if len(kept) + len(missing) <= room:
+    limit = len(kept) + len(vocabulary.tokens) if size is None else size
+    ids = vocabulary.ids
+    by_id = {ids[token]: count for token, count in counts.items() if count > 0 and token in ids}
+    ranked = sorted(by_id, key=lambda number: (-by_id[number], number))
+    for number in (*ranked, *sorted(vocabulary.characters)):
+        missing = ({number} | vocabulary.merge_parts(number)) - kept
+        if len(kept) + len(missing) <= limit:
             kept |= missing
     return sorted(kept)
 
 
-def _named(model: PreTrainedModel) -> set[int]:
-    """Numbers that the model itself knows pieces by."""
+def _ids_in_settings(model: PreTrainedModel) -> set[int]:
+    """Ids of tokens that the model's config, generation settings or position table refer to."""
     settings = [vars(model.config), vars(model.generation_config) if model.can_generate() else {}]
     named = {number for values in settings for name in _token_settings(values) for number in _flat(values[name])}
-    # Position tables that begin behind the padding piece: it has to keep its number, and so do all before it.
-    pieces = model.get_input_embeddings().weight
-    tables = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.weight is not pieces]
+    # Position tables that begin after the padding token's id: it must keep its id, and so must all tokens before it.
+    token_table = model.get_input_embeddings().weight
+    tables = [m for m in model.modules() if isinstance(m, nn.Embedding) and m.weight is not token_table]
     last = max((table.padding_idx for table in tables if table.padding_idx is not None), default=-1)
     return {number for number in (*named, *range(last + 1)) if 0 <= number < model.config.vocab_size}
 
@@ -135,24 +139,24 @@ def _flat(value: int | Sequence[int]) -> Iterator[int]:
     yield from (value,) if isinstance(value, int) else value
 
 
-def _renumbered(settings: C, new: Mapping[int, int]) -> C:
-    """A copy with the new numbers of pieces; a number that names no piece (GPT-2's default in a small model) stays."""
+def _renumber(settings: C, new_ids: Mapping[int, int]) -> C:
+    """A copy with new token ids. An id without a token (GPT-2's default in a small model) stays as it is."""
     changed = copy.deepcopy(settings)
     for name in _token_settings(vars(settings)):
         value = getattr(settings, name)
-        numbers = [new.get(number, number) for number in _flat(value)]
+        numbers = [new_ids.get(number, number) for number in _flat(value)]
         setattr(changed, name, numbers[0] if isinstance(value, int) else numbers)
     for name in ("suppress_tokens", "begin_suppress_tokens"):
         if getattr(settings, name, None):
-            setattr(changed, name, [new[number] for number in getattr(settings, name) if number in new])
+            setattr(changed, name, [new_ids[number] for number in getattr(settings, name) if number in new_ids])
     if words := getattr(settings, "bad_words_ids", None):
-        possible = [word for word in words if all(number in new for number in word)]
-        changed.bad_words_ids = [[new[number] for number in word] for word in possible] or None
+        possible = [word for word in words if all(number in new_ids for number in word)]
+        changed.bad_words_ids = [[new_ids[number] for number in word] for word in possible] or None
     return changed
 
 
 def _weights(model: PreTrainedModel, config: PreTrainedConfig, rows: list[int], *, share: bool) -> dict[str, Tensor]:
-    """The model's weights with these rows alone, wherever the stock class has one for every piece."""
+    """The model's weights, with only these rows wherever the stock class has one per token."""
     with empty_weights():
         empty = type(model)(config, **load_options(model)).state_dict()
     weights: dict[str, Tensor] = {}
@@ -165,19 +169,21 @@ def _weights(model: PreTrainedModel, config: PreTrainedConfig, rows: list[int], 
     return weights
 
 
-def _prove(
-    loaded: LoadedModel, child: LoadedModel, pieces: TokenizerVocabulary, rows: list[int], new: Mapping[int, int]
-) -> None:
-    """The smaller model answers as its parent does to the same pieces, and its tokenizer has them where it should."""
-    wanted = {piece: new[number] for number, piece in pieces.names.items() if number in new}
-    if child.tokenizer.get_vocab() != wanted:
-        raise ProofFailed(f"{type(child.tokenizer).__name__} does not number its remaining pieces in their order")
+def _check_tokenizer(child: LoadedModel, vocabulary: TokenizerVocabulary, new_ids: Mapping[int, int]) -> None:
+    """Refuse a tokenizer that does not give the kept tokens their new ids."""
+    expected = {token: new_ids[number] for number, token in vocabulary.tokens.items() if number in new_ids}
+    if child.tokenizer.get_vocab() != expected:
+        raise ProofFailed(f"{type(child.tokenizer).__name__} does not number its remaining tokens in their order")
+
+
+def _check_outputs(loaded: LoadedModel, child: LoadedModel, rows: list[int]) -> None:
+    """Refuse a model whose outputs differ from its parent's for the same tokens."""
     inputs = example_inputs(child.model, child.family)
-    old = torch.tensor(rows)
-    same = {name: old[value] if name.endswith("input_ids") else value for name, value in inputs.items()}
-    answers = run_model(loaded.model, loaded.family, same)
-    for name, found in run_model(child.model, child.family, inputs).items():
-        if found.shape != answers[name].shape:  # one number for every piece
-            answers[name] = answers[name][..., old]
-    reference = Reference("the parent with the same tokens", inputs, answers, [], NARROW_TOLERANCE)
+    old_ids = torch.tensor(rows)
+    parent_inputs = {name: old_ids[value] if name.endswith("input_ids") else value for name, value in inputs.items()}
+    expected = run_model(loaded.model, loaded.family, parent_inputs)
+    for name, output in run_model(child.model, child.family, inputs).items():
+        if output.shape != expected[name].shape:  # one value per token of the vocabulary
+            expected[name] = expected[name][..., old_ids]
+    reference = Reference("the parent with the same tokens", inputs, expected, [], NARROW_TOLERANCE)
     compare_in_memory(child.model, child.family, reference)
