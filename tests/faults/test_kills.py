@@ -59,7 +59,7 @@ class Place:
 
     def _work(self) -> None:
         os.environ["PROBESCALE_CACHE"] = str(self.root / "cache")
-        checkpoints.BETWEEN = checkpoints.AT_END = 0  # this process is a fork: nobody else sees it
+        checkpoints.SECONDS_BETWEEN = checkpoints.SECONDS_AT_END = 0  # this process is a fork: nobody else sees it
         self.work(self.out)
 
     def check(self, whole: dict[str, object]) -> None:

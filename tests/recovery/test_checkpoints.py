@@ -28,7 +28,7 @@ def parent(model_folder):
 
 @pytest.fixture
 def at_every_step(monkeypatch):
-    for name, value in (("BETWEEN", 0.0), ("AT_END", 0.0), ("STEPS", 1)):
+    for name, value in (("SECONDS_BETWEEN", 0.0), ("SECONDS_AT_END", 0.0), ("CHECK_EVERY", 1)):
         monkeypatch.setattr(checkpoints, name, value)
 
 

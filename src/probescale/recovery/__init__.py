@@ -1,1 +1,1 @@
-"""Turns a cut model into a good one."""
+"""Fine-tuning and distillation of models after layers were removed, and what they predict."""

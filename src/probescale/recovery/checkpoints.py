@@ -1,4 +1,4 @@
-"""Training that goes on where it was cut off: the trainer's own checkpoints, of which only whole ones count."""
+"""Checkpoints of a long training, from which it resumes after an interruption. Incomplete ones are ignored."""
 
 from __future__ import annotations
 
@@ -11,47 +11,49 @@ from transformers import TrainerCallback, TrainerState
 
 from probescale.utils.distributed import broadcast_from_main, is_main_process
 
-BETWEEN, AT_END = 300.0, 30.0  # seconds of training that are worth a checkpoint
-STEPS = 10  # after so many the processes look at the clock together
-WHOLE = "whole"  # a file that a checkpoint has when all the others are written
+SECONDS_BETWEEN = 300.0  # of training between two checkpoints
+SECONDS_AT_END = 30.0  # of training since the last checkpoint that are worth one at the end
+CHECK_EVERY = 10  # steps after which all processes look at the clock together
+COMPLETE = "complete"  # file in a checkpoint, written after all others
 
 
 class Checkpoints(TrainerCallback):
-    """Only the newest is kept; there is one at the very end, too, as evaluating takes its time."""
+    """Saves the state of training from time to time and at the end, before evaluation. Only the newest is kept."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.since = folder, time.monotonic()
+        self.folder, self.last_saved = folder, time.monotonic()
 
     def on_step_end(self, args: object, state: TrainerState, control: Any, **_: object) -> None:  # noqa: ANN401
         ends_epoch = state.global_step * state.num_train_epochs % state.max_steps == 0
-        if state.global_step % STEPS == 0 and not ends_epoch:
-            self._save_after(BETWEEN, control)
+        if state.global_step % CHECK_EVERY == 0 and not ends_epoch:
+            self._save_after(SECONDS_BETWEEN, control)
 
     def on_epoch_end(self, args: object, state: TrainerState, control: Any, **_: object) -> None:  # noqa: ANN401
-        """Behind whatever else is done at an epoch's end: it is not done again."""
+        """Runs after the other callbacks, so that a resumed training does not repeat what they did."""
         last = state.global_step >= state.max_steps
         if last or not control.should_training_stop:
-            self._save_after(AT_END if last else BETWEEN, control)
+            self._save_after(SECONDS_AT_END if last else SECONDS_BETWEEN, control)
 
     def _save_after(self, seconds: float, control: Any) -> None:  # noqa: ANN401
-        if broadcast_from_main(time.monotonic() - self.since >= seconds):
-            control.should_save = control.should_log = True  # with the losses so far
+        if broadcast_from_main(time.monotonic() - self.last_saved >= seconds):
+            control.should_save = control.should_log = True  # the log has the losses so far
 
     def on_save(self, args: object, state: TrainerState, control: object, **_: object) -> None:
-        self.since = time.monotonic()
+        self.last_saved = time.monotonic()
         if is_main_process():
             new = checkpoint_path(self.folder, state.global_step)
-            (new / WHOLE).touch()
+            (new / COMPLETE).touch()
             for old in self.folder.glob("checkpoint-*"):
                 if old != new:
                     shutil.rmtree(old)
 
 
 def find_newest(folder: Path) -> Path | None:
-    """What to go on from."""
-    whole = [path.parent for path in folder.glob(f"checkpoint-*/{WHOLE}")]
-    return max(whole, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    """The newest complete checkpoint in a folder, if there is one."""
+    complete = [path.parent for path in folder.glob(f"checkpoint-*/{COMPLETE}")]
+    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
+    """Where transformers' Trainer saves its checkpoint of a step."""
     return folder / f"checkpoint-{step}"

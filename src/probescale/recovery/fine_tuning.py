@@ -18,6 +18,7 @@ from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel, compute_fingerprint, quiet_transformers
 from probescale.models.subsets import Subset
+from probescale.recovery.callbacks import EarlyStop, ProgressBar
 from probescale.recovery.checkpoints import Checkpoints, find_newest
 from probescale.recovery.inputs import Data, Inputs, build_inputs, row_labels
 from probescale.recovery.label_scale import LabelScale, fit_label_scale
@@ -25,7 +26,7 @@ from probescale.recovery.objective import Objective
 from probescale.recovery.predict import compute_logits
 from probescale.recovery.states import capture_states
 from probescale.recovery.teacher import TeacherOutputs
-from probescale.recovery.trainer import EarlyStop, ProgressBar, RecoveryTrainer, build_arguments, mean_epoch_losses
+from probescale.recovery.trainer import RecoveryTrainer, build_arguments, mean_epoch_losses
 from probescale.tasks.data import Examples, split_rows
 from probescale.tasks.unlabelled import joined
 from probescale.utils.distributed import run_on_all
@@ -135,7 +136,7 @@ def _asked(
     labels = row_labels(train)
     quantity = isinstance(train, Examples) and train.kind == "number"
     scale = fit_label_scale(labels, loaded.model) if quantity else LabelScale()
-    return inputs, _objective(scale.of(labels), inputs, recipe, teacher, kept, scale, quantity=quantity), scale
+    return inputs, _objective(scale.standardize(labels), inputs, recipe, teacher, kept, scale, quantity=quantity), scale
 
 
 def _objective(
@@ -154,7 +155,7 @@ def _objective(
     return Objective(
         labels=torch.from_numpy(labels),
         quantity=quantity,
-        answers=torch.from_numpy(scale.of(teacher.answers)) if teacher else None,
+        answers=torch.from_numpy(scale.standardize(teacher.logits)) if teacher else None,
         soft=recipe.soft,
         temperature=recipe.temperature,
         states=None if states is None else torch.from_numpy(states),

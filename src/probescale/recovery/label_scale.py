@@ -1,4 +1,4 @@
-"""Quantities on a scale that training can bear: learnt with mean 0 and spread 1, and turned back in the last matrix."""
+"""Regression labels are learned in standard units (mean 0, deviation 1); the output layer then absorbs the scale."""
 
 from __future__ import annotations
 
@@ -14,28 +14,32 @@ from probescale.models.family import backbone
 
 @dataclass(frozen=True)
 class LabelScale:
-    mean: float = 0.0
-    spread: float = 1.0
+    """Mean and standard deviation of the labels."""
 
-    def of(self, values: np.ndarray) -> np.ndarray:
-        return ((values - self.mean) / self.spread).astype(np.float32)
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    def standardize(self, values: np.ndarray) -> np.ndarray:
+        """Values in standard units."""
+        return ((values - self.mean) / self.deviation).astype(np.float32)
 
     def fold_into_head(self, model: PreTrainedModel) -> None:
-        """Afterwards the model answers in the units of the data."""
-        last = output_layer(model)
+        """Change the output layer so that the model predicts in the units of the data."""
+        last = find_output_layer(model)
         with torch.no_grad():
-            last.weight.mul_(self.spread)
+            last.weight.mul_(self.deviation)
             if last.bias is not None:
-                last.bias.mul_(self.spread).add_(self.mean)
+                last.bias.mul_(self.deviation).add_(self.mean)
 
 
 def fit_label_scale(labels: np.ndarray, model: PreTrainedModel) -> LabelScale:
-    """Without a bias in the model's last matrix the mean has no place to go."""
-    mean = float(np.nanmean(labels)) if output_layer(model).bias is not None else 0.0
+    """The scale of these labels. The mean stays 0 if the output layer has no bias that could absorb it."""
+    mean = float(np.nanmean(labels)) if find_output_layer(model).bias is not None else 0.0
     return LabelScale(mean, float(np.nanstd(labels)) or 1.0)
 
 
-def output_layer(model: PreTrainedModel) -> nn.Linear:
+def find_output_layer(model: PreTrainedModel) -> nn.Linear:
+    """The last linear layer of the head."""
     inside = set(backbone(model).modules())
     found = [module for module in model.modules() if isinstance(module, nn.Linear) and module not in inside]
     return found[-1]

@@ -1,4 +1,4 @@
-"""What a run found. Saved as metrics.json."""
+"""The result of a run: the metrics of every model it evaluated."""
 
 from __future__ import annotations
 
@@ -10,26 +10,28 @@ from probescale.utils.files import Record
 
 
 class EvaluatedModel(Record):
-    """One fine-tuned model on the dev data."""
+    """Metrics of one fine-tuned model on the dev set."""
 
     kept: tuple[int, ...]
     params: int
     ratio_total: float  # of all parameters, embeddings and head included
     ratio_layers: float  # of the parameters in layers
     value: float  # the task's metric
-    interval: tuple[float, float]  # 95 %, over resampled dev examples; the training seed's spread is not in it
+    interval: tuple[float, float]  # 95 %, over resampled dev examples; the training seed's effect is not included
     retention: float | None  # value divided by the original's
-    losses: tuple[float, ...]  # the mean of every epoch of fine-tuning
-    milliseconds: float  # of one pass over `selection.batch_size` texts of `selection.length` tokens
-    speedup: float  # how many times as fast as the original, measured in turn with it
+    losses: tuple[float, ...]  # mean of every epoch of fine-tuning
+    milliseconds: float  # of one forward pass over `selection.batch_size` texts of `selection.length` tokens
+    speedup: float  # how many times as fast as the original; both are timed alternately
     seconds: float  # of fine-tuning and evaluation
 
 
 class RunResult(Record):
+    """Saved as metrics.json."""
+
     task: str
     metric: str
     split: str
-    examples: int  # in that split
+    examples: int  # in the dev set
     recipe: str
     strategy: str
     original: EvaluatedModel

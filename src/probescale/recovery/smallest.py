@@ -1,4 +1,4 @@
-"""What a search for the smallest model tried. Saved as smallest.json."""
+"""The result of a search for the smallest model: every subnetwork it trained."""
 
 from __future__ import annotations
 
@@ -11,24 +11,28 @@ from probescale.utils.files import Record
 
 
 class SearchStep(BaseModel):
-    """One training: what was expected of it, and what came out."""
+    """One subnetwork that was trained: the metric expected of it, and the metric it reached."""
 
     model_config = ConfigDict(frozen=True)
 
     kept: tuple[int, ...]
     params: int
-    expected: float | None  # None for the original, which is measured first
+    expected: float | None  # None for the original, which is trained first
     value: float
     retention: float | None
     enough: bool
 
 
 class SmallestSearch(Record):
-    keep: float  # share of the original's metric that had to be kept
-    wanted: float  # the metric that this means
-    trials: tuple[SearchStep, ...]  # in the order in which they were trained
-    answer: tuple[int, ...]  # the layers of the smallest model that was measured to keep enough
-    bracketed: bool  # the next smaller one was measured, and keeps too little
-    law: Law | None = None  # probe accuracy against parameters of the candidates: what was expected before training
-    held_out_error: dict[str, float] = Field(default_factory=dict)  # of that law, and of fits that ignore it
+    """Saved as smallest.json."""
+
+    keep: float  # the required share of the original's metric
+    wanted: float  # the metric that this share amounts to
+    trials: tuple[SearchStep, ...]  # in the order of training
+    answer: tuple[int, ...]  # the layers of the smallest model that keeps enough
+    bracketed: bool  # the next smaller candidate was trained as well, and keeps too little
+    law: Law | None = (
+        None  # of the candidates' probe accuracy over parameters: what was expected
+    )
+    held_out_error: dict[str, float] = Field(default_factory=dict)  # of that law and of simpler fits
     provenance: dict[str, Any] = Field(default_factory=dict)

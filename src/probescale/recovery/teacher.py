@@ -1,4 +1,4 @@
-"""What a teacher says of the training inputs, labelled or not: asked once, for all students."""
+"""The teacher's logits and states on the training inputs, labelled or not: computed once, for all students."""
 
 from __future__ import annotations
 
@@ -20,25 +20,26 @@ from probescale.tasks.unlabelled import joined
 from probescale.utils.distributed import is_main_process, run_on_all
 from probescale.utils.files import atomic_folder
 
-WEIGHTS = "model.safetensors"
+WEIGHTS, LOGITS, STATES = "model.safetensors", "answers.npy", "states.npy"
 
 
 @dataclass(frozen=True)
 class TeacherOutputs:
-    """Further inputs without labels, and what the teacher makes of the labelled ones and then of these."""
+    """A teacher's outputs on the labelled inputs, followed by those on the unlabelled ones."""
 
     unlabelled: Data | None
-    answers: np.ndarray  # (rows, classes) logits; NaN for words that the teacher did not see
-    states: np.ndarray | None  # (inputs, layers, hidden) the mean over the tokens
+    logits: np.ndarray  # (rows, classes); NaN for words beyond the length limit
+    states: np.ndarray | None  # (inputs, layers, hidden), means over the tokens
 
     @classmethod
     def load(cls, folder: Path, unlabelled: Data | None) -> TeacherOutputs:
-        states = folder / "states.npy"
-        kept = np.load(states, mmap_mode="r") if states.exists() else None
-        return cls(unlabelled, np.load(folder / "answers.npy"), kept)
+        """Outputs that `record_teacher_outputs` wrote for the same unlabelled data."""
+        path = folder / STATES
+        states = np.load(path, mmap_mode="r") if path.exists() else None
+        return cls(unlabelled, np.load(folder / LOGITS), states)
 
     def states_for(self, kept: Subset) -> np.ndarray | None:
-        """What the states of a student with these layers should become: its last layer does the work of the last."""
+        """Target states for a student with these layers: its last layer takes over from the teacher's last one."""
         if self.states is None:
             return None
         return self.states[:, [*(layer - 1 for layer in kept[:-1]), -1]]
@@ -55,35 +56,35 @@ def record_teacher_outputs(
     max_length: int = 128,
     batch_tokens: int = 2048,
 ) -> TeacherOutputs:
-    """Ask the teacher about everything, and keep its answers in a folder; its states and weights where wanted."""
+    """Run the teacher on all inputs and write its logits to a folder; on request also its states and weights."""
     inputs = build_inputs(teacher.tokenizer, joined(train, unlabelled), max_length)
     with atomic_folder(folder) as partial:
-        run_on_all(_ask, teacher, inputs, partial, states=states, batch_tokens=batch_tokens)
+        run_on_all(_run_teacher, teacher, inputs, partial, states=states, batch_tokens=batch_tokens)
         if weights:
             save_model(teacher.model, str(partial / WEIGHTS))
     return TeacherOutputs.load(folder, unlabelled)
 
 
-def load_teacher(pupil: LoadedModel, folder: Path) -> LoadedModel:
-    """The teacher itself, from the folder: what it was before it learnt, with the weights it has since."""
-    teacher = replace(pupil, model=copy.deepcopy(pupil.model))
+def load_teacher(untrained: LoadedModel, folder: Path) -> LoadedModel:
+    """The teacher itself: a copy of the model it was trained from, with the weights in the folder."""
+    teacher = replace(untrained, model=copy.deepcopy(untrained.model))
     load_model(teacher.model, str(folder / WEIGHTS))
     teacher.fingerprint = compute_fingerprint(teacher.model)
     return teacher
 
 
-def _ask(teacher: LoadedModel, inputs: Inputs, folder: Path, *, states: bool, batch_tokens: int) -> None:
+def _run_teacher(teacher: LoadedModel, inputs: Inputs, folder: Path, *, states: bool, batch_tokens: int) -> None:
     shape = (len(inputs), teacher.layers, teacher.model.config.hidden_size)
-    options = {"batch_tokens": batch_tokens, "title": "asking the teacher"}
-    with _table(folder / "states.npy" if states and is_main_process() else Path(os.devnull), shape) as receive:
-        answers = compute_logits(teacher, inputs, receive=receive if states else None, **options)
+    options = {"batch_tokens": batch_tokens, "title": "running the teacher"}
+    with _array_file(folder / STATES if states and is_main_process() else Path(os.devnull), shape) as receive:
+        logits = compute_logits(teacher, inputs, receive=receive if states else None, **options)
     if is_main_process():
-        np.save(folder / "answers.npy", answers)
+        np.save(folder / LOGITS, logits)
 
 
 @contextmanager
-def _table(path: Path, shape: tuple[int, int, int]) -> Iterator[Callable[[np.ndarray, np.ndarray], None]]:
-    """An array on disk whose rows come in any order. Written, not mapped: there, a full disk kills the process."""
+def _array_file(path: Path, shape: tuple[int, int, int]) -> Iterator[Callable[[np.ndarray, np.ndarray], None]]:
+    """An .npy file whose rows arrive in any order. Written, not memory-mapped: a full disk would kill the process."""
     size = shape[1] * shape[2] * 4
     with path.open("wb") as file:
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}
