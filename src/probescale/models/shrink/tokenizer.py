@@ -153,19 +153,16 @@ def rebuild_tokenizer(
         tokenizer.save_pretrained(folder)
         (folder / "tokenizer.json").write_text(expected, encoding="utf-8")
         rebuilt = _load(folder)
-        if _backend(rebuild_tokenizer).to_str() != expected:  # some classes rebuild parts of it, differently
+        if _backend(rebuilt).to_str() != expected:  # some classes rebuild parts of it, differently
             settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
             settings |= {"tokenizer_class": PLAIN_CLASS, "model_input_names": tokenizer.model_input_names}
             (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
             rebuilt = _load(folder)
-        if _backend(rebuild_tokenizer).to_str() != expected:
+        if _backend(rebuilt).to_str() != expected:
             raise ProofFailed(f"{type(tokenizer).__name__} with fewer tokens does not load as it was saved")
-    rebuild_tokenizer.name_or_path = tokenizer.name_or_path
-    rebuild_tokenizer.padding_side, rebuild_tokenizer.truncation_side = (
-        tokenizer.padding_side,
-        tokenizer.truncation_side,
-    )
-    return rebuild_tokenizer
+    rebuilt.name_or_path = tokenizer.name_or_path
+    rebuilt.padding_side, rebuilt.truncation_side = tokenizer.padding_side, tokenizer.truncation_side
+    return rebuilt
 
 
 def _load(folder: Path) -> PreTrainedTokenizerBase:
