@@ -31,8 +31,6 @@ class SmallestSearch(Record):
     trials: tuple[SearchStep, ...]  # in the order of training
     answer: tuple[int, ...]  # the layers of the smallest model that keeps enough
     bracketed: bool  # the next smaller candidate was trained as well, and keeps too little
-    law: Law | None = (
-        None  # of the candidates' probe accuracy over parameters: what was expected
-    )
+    law: Law | None = None  # of the candidates' probe accuracy over parameters: what was expected
     held_out_error: dict[str, float] = Field(default_factory=dict)  # of that law and of simpler fits
     provenance: dict[str, Any] = Field(default_factory=dict)
