@@ -72,11 +72,12 @@ def plan(
     if facts is None:
         with quick_imports():
             from probescale.models.architecture import compute_facts, read_architecture
-            from probescale.models.budget_costs import measure_milliseconds
+            from probescale.models.budget_costs import Workload, measure_milliseconds
         what = read_architecture(model, revision)
         facts = compute_facts(what, head.value, classes, length)
         if timed:
-            milliseconds = measure_milliseconds(what.config, what.family, head.value, facts.length, batch_size)
+            workload = Workload(what.config, what.family, head.value, length=facts.length, batch_size=batch_size)
+            milliseconds = measure_milliseconds(workload)
     found = make_plan(
         model,
         facts,

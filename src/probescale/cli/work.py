@@ -285,13 +285,12 @@ def _counted(
 ) -> tuple[Parameters, dict[Unit, Cost]]:
     """What the model's layers cost, from its config."""
     from probescale.models.architecture import read_architecture
-    from probescale.models.budget_costs import measure_costs
+    from probescale.models.budget_costs import Workload, measure_costs
     from probescale.models.counting import count_from_config
 
     what = read_architecture(model, field="--model")
     if what.layers != layers:
         raise UserError(f"{model} has {what.layers} layers, the scores {layers}", field="--model")
     parameters = count_from_config(what.config, what.family, classes, field="--model")
-    return parameters, measure_costs(
-        limits.units, what.config, what.family, parameters, classes=classes, length=length, batch_size=batch_size
-    )
+    workload = Workload(what.config, what.family, classes=classes, length=length, batch_size=batch_size)
+    return parameters, measure_costs(limits.units, workload, parameters)

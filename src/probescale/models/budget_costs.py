@@ -1,8 +1,9 @@
-"""What layers cost in the units that a budget names."""
+"""Costs of layers in the units of a budget: GFLOPs, megabytes, milliseconds."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 import psutil
@@ -21,46 +22,45 @@ from probescale.utils.files import format_size
 from probescale.utils.progress import spinner
 
 
+@dataclass(frozen=True)
+class Workload:
+    """The forward pass whose cost is asked for: which model, with which head, on how many tokens."""
+
+    config: PreTrainedConfig
+    family: Family
+    head: Head = "sentence"
+    classes: int = 2
+    length: int = 128  # tokens of each text
+    batch_size: int = 1  # texts, for the time
+
+
 def measure_costs(
-    units: Collection[str],
-    config: PreTrainedConfig,
-    family: Family,
-    parameters: Parameters,
-    *,
-    head: Head = "sentence",
-    classes: int = 2,
-    length: int = 128,
-    batch_size: int = 1,
-    dtype: torch.dtype = torch.float32,
-    model: PreTrainedModel | None = None,
+    units: Collection[str], workload: Workload, parameters: Parameters, model: PreTrainedModel | None = None
 ) -> dict[Any, Cost]:
-    """GFLOPs of one text, megabytes on disk, milliseconds of a batch."""
-    found: dict[str, Cost] = {}
+    """The cost in each of these units: GFLOPs of one text, megabytes on disk in float32, milliseconds of a batch."""
+    costs: dict[str, Cost] = {}
     if "megabytes" in units:
-        found["megabytes"] = parameter_cost(parameters).scaled(dtype.itemsize / 1e6)
+        costs["megabytes"] = parameter_cost(parameters).scaled(torch.float32.itemsize / 1e6)
     if "gflops" in units:
-        found["gflops"] = count_flops(config, family, length, head, classes)
+        costs["gflops"] = count_flops(
+            workload.config, workload.family, workload.length, workload.head, workload.classes
+        )
     if "milliseconds" in units:
-        found["milliseconds"] = measure_milliseconds(config, family, head, length, batch_size, model)
-    return found
+        costs["milliseconds"] = measure_milliseconds(workload, model)
+    return costs
 
 
-def measure_milliseconds(
-    config: PreTrainedConfig,
-    family: Family,
-    head: Head,
-    length: int,
-    batch_size: int,
-    model: PreTrainedModel | None = None,
-) -> Cost:
-    """Measured now, on this machine, in float32. Where no model is given one with random weights is built: as fast."""
-    check_length(length, family.longest_input(config))
+def measure_milliseconds(workload: Workload, model: PreTrainedModel | None = None) -> Cost:
+    """Time on this machine, now, in float32. Without a model, one with random weights is timed: it is as fast."""
+    check_length(workload.length, workload.family.longest_input(workload.config))
     with spinner("measuring this machine"):
-        return measure_latency(model or _random(config, family, head), family, length, batch_size)
+        model = model or _build_random(workload)
+        return measure_latency(model, workload.family, workload.length, workload.batch_size)
 
 
-def _random(config: PreTrainedConfig, family: Family, head: Head) -> PreTrainedModel:
-    empty = build_on_meta(family, config, head, field="--budget")
+def _build_random(workload: Workload) -> PreTrainedModel:
+    """The model with random weights, if it fits into the free memory."""
+    empty = build_on_meta(workload.family, workload.config, workload.head, field="--budget")
     needed, free = 4 * sum(p.numel() for p in empty.parameters()), psutil.virtual_memory().available
     if needed > 0.8 * free:
         raise UserError(
@@ -68,4 +68,4 @@ def _random(config: PreTrainedConfig, family: Family, head: Head) -> PreTrainedM
             field="--budget",
             hint="use a budget in parameters, GFLOPs or MB",
         )
-    return type(empty)(config).eval()
+    return type(empty)(workload.config).eval()

@@ -12,7 +12,7 @@ from typing import Any
 from probescale.config import RunConfig
 from probescale.defaults import STRATEGY
 from probescale.errors import UserError
-from probescale.models.budget_costs import measure_costs
+from probescale.models.budget_costs import Workload, measure_costs
 from probescale.models.cost import Cost
 from probescale.models.counting import count_parameters
 from probescale.models.heads import HEAD_FOR
@@ -269,16 +269,14 @@ def _costs(path: Path, loaded: LoadedModel, config: RunConfig) -> dict[Unit, Cos
     if units <= {"parameters"}:
         return {}
     if not path.exists():
-        costs = measure_costs(
-            units,
+        workload = Workload(
             loaded.model.config,
             loaded.family,
-            count_parameters(loaded.model, loaded.family),
-            head=HEAD_FOR[config.task.kind],
+            HEAD_FOR[config.task.kind],
             classes=len(loaded.model.config.id2label or ()),
             length=asked.length,
             batch_size=asked.batch_size,
-            model=loaded.model,
         )
+        costs = measure_costs(units, workload, count_parameters(loaded.model, loaded.family), loaded.model)
         write_json(path, {unit: cost.model_dump() for unit, cost in costs.items()})
     return {unit: Cost(**cost) for unit, cost in json.loads(path.read_text(encoding="utf-8")).items()}

@@ -208,7 +208,7 @@ def check_budget(config: RunConfig, classes: int) -> None:
     """Every strategy must find a subnetwork within the budget; known from the model's config alone, but for time."""
     from dataclasses import replace
 
-    from probescale.models.budget_costs import measure_costs
+    from probescale.models.budget_costs import Workload, measure_costs
     from probescale.models.counting import count_from_config
     from probescale.models.heads import HEAD_FOR
     from probescale.selection.constraints import Constraints
@@ -225,7 +225,8 @@ def check_budget(config: RunConfig, classes: int) -> None:
     chosen = config.selection
     budget = parse_budget(chosen.budget, chosen.k)
     timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
-    costs = measure_costs(timeless.units, model, family, parameters, head=head, classes=classes, length=chosen.length)
+    workload = Workload(model, family, head, classes, chosen.length)
+    costs = measure_costs(timeless.units, workload, parameters)
     constraints = Constraints(timeless, parameters, costs, structure_of(chosen))
     for strategy in (chosen.strategy, *config.compare):
         most = largest_k(family.count_layers(model), constraints, strategy)
