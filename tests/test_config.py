@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 from probescale.config import RunConfig
 from probescale.errors import Problems, UserError
 from probescale.pipeline.validate import check, load_config
-from probescale.study.cells import study_of
+from probescale.study.cells import build_study
 from probescale.tasks.builtin import builtin_tasks, fill_in
 from probescale.utils.yaml_files import parse_section, read_yaml, set_value, to_yaml
 
@@ -31,7 +31,7 @@ def test_shipped_configs_parse_and_say_how_to_run_them(path):
     verb = next((verb for verb in ("probe", "study") if path.name.startswith(verb)), "run")
     assert path.read_text().splitlines()[0].startswith(f"# probescale {verb} {path.relative_to(HOME)}")
     raw = read_yaml(path)
-    config = study_of(raw).cells[0].config if verb == "study" else parse_section(fill_in(raw), RunConfig)
+    config = build_study(raw).cells[0].config if verb == "study" else parse_section(fill_in(raw), RunConfig)
     usual = "contiguous" if path.parent.name == "paper" else "stitched"
     assert config.selection.strategy == {"five_times_smaller.yaml": "tried"}.get(path.name, usual)
 

@@ -23,8 +23,8 @@ from probescale.selection.evidence import together
 from probescale.selection.result import Selection
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
-from probescale.study.cells import Study, study_of
-from probescale.study.folder import MARK, StudyFolder
+from probescale.study.cells import Study, build_study
+from probescale.study.folder import STUDY_FILE, StudyFolder
 from probescale.study.results import read_results
 
 LAYERS = 3
@@ -145,7 +145,7 @@ def test_results_of_runs(folder, rng):
 @pytest.fixture(scope="module")
 def study(folder) -> tuple[StudyFolder, Study]:
     made = StudyFolder(folder / "study")
-    wanted = study_of(STUDY["settings"])
+    wanted = build_study(STUDY["settings"])
     made.cell(wanted.cells[0].name).mkdir(parents=True)
     return made, wanted
 
@@ -153,7 +153,7 @@ def study(folder) -> tuple[StudyFolder, Study]:
 @fuzz("marks of studies", 30, rng=RNG)
 def test_marks_of_studies(study, rng):
     made, wanted = study
-    (made.path / MARK).write_bytes(spoilt_json(rng, STUDY))
+    (made.path / STUDY_FILE).write_bytes(spoilt_json(rng, STUDY))
     answered(made.study)
     answered(lambda: made.open(wanted))
 

@@ -19,7 +19,7 @@ from probescale.report.figure import drawing
 from probescale.report.page import Page, render
 from probescale.report.regressions import regression_table
 from probescale.report.run_page import _changed
-from probescale.study.cells import _model_names, study_of
+from probescale.study.cells import _model_names, build_study
 from probescale.study.folder import StudyFolder
 from probescale.study.report import write_study_report
 from probescale.study.results import read_results
@@ -48,9 +48,9 @@ def test_the_page_of_a_study_with_a_hostile_fault(tmp_path, model_folder, task_f
         "task": {"train": str(task_files.train), "dev": str(task_files.dev)},
         "study": {"strategies": ["top_k"], "budgets": ["k=2"]},
     }
-    study, folder = study_of(raw), StudyFolder(tmp_path / "out")
+    study, folder = build_study(raw), StudyFolder(tmp_path / "out")
     folder.open(study)
-    folder.fail(study.cells[0].name, f"{SCRIPT} {MARKUP} {TOKEN[:5]}")
+    folder.record_failure(study.cells[0].name, f"{SCRIPT} {MARKUP} {TOKEN[:5]}")
     write_study_report(folder, read_results(folder, study.cells))
     page = (folder.path / "report.html").read_text()
     assert "window.evil=1" in page

@@ -9,16 +9,16 @@ import pytest
 from helpers.studies import settings
 from probescale.errors import Problems, UserError
 from probescale.pipeline.provenance import command
-from probescale.study.cells import study_of
-from probescale.study.folder import MARK, StudyFolder
+from probescale.study.cells import build_study
+from probescale.study.folder import STUDY_FILE, StudyFolder
 
 
 def test_every_combination_is_a_cell(model_folder, task_files):
     raw = settings(model_folder, task_files, strategies=["top_k", "bottom_k"], budgets=["k=2", "60%"], seeds=[0, 5])
     raw["study"]["models"] = [str(model_folder("bert")), str(model_folder("roberta"))]
-    study = study_of(raw)
+    study = build_study(raw)
     assert len(study.cells) == len({cell.name for cell in study.cells}) == 16
-    assert list(study.grounds) == [f"{m}_tiny_seed{s}" for m in ("bert", "roberta") for s in (0, 5)]
+    assert list(study.preparations) == [f"{m}_tiny_seed{s}" for m in ("bert", "roberta") for s in (0, 5)]
     cell = study.cells[-1]
     assert cell.name == "roberta_tiny_bottom_k_60pct_seed5"
     assert cell.config.selection.budget == "60%"
@@ -32,7 +32,7 @@ def test_models_and_tasks_of_the_run_are_the_default(model_folder, task_files):
     raw = settings(model_folder, task_files, strategies=["top_k"], seeds=[0])
     raw["study"].pop("budgets")
     raw["selection"] = {"k": 3, "keep": [1]}
-    [cell] = study_of(raw).cells
+    [cell] = build_study(raw).cells
     assert (cell.model, cell.task, cell.budget) == ("bert", "tiny", "k=3")
     assert cell.config.selection.keep == (1,)
 
@@ -54,7 +54,7 @@ def test_models_and_tasks_of_the_run_are_the_default(model_folder, task_files):
 )
 def test_bad_settings_are_named(model_folder, task_files, study, says):
     with pytest.raises((Problems, UserError), match=says):
-        study_of(settings(model_folder, task_files, **study))
+        build_study(settings(model_folder, task_files, **study))
 
 
 @pytest.mark.parametrize("section", ["model", "selection"])
@@ -62,14 +62,14 @@ def test_bad_settings_are_named(model_folder, task_files, study, says):
 def test_sections_that_are_none(model_folder, task_files, section, value):
     raw = settings(model_folder, task_files, models=["a/b"], budgets=["5x"]) | {section: value}
     with pytest.raises(Problems, match=f"{section}: input should be"):
-        study_of(raw)
+        build_study(raw)
 
 
 @pytest.mark.parametrize("text", ["", "[{}]", "[" * 100_000, '{"settings": {}}', '{"settings": 5, "command": "x"}'])
 def test_a_mark_that_is_none(model_folder, task_files, tmp_path, text):
-    (tmp_path / MARK).write_text(text)
+    (tmp_path / STUDY_FILE).write_text(text)
     folder = StudyFolder(tmp_path)
-    for work in (folder.study, lambda: folder.open(study_of(settings(model_folder, task_files)))):
+    for work in (folder.study, lambda: folder.open(build_study(settings(model_folder, task_files)))):
         with pytest.raises(UserError, match=r"study\.json (cannot be read|is not the mark of a study)"):
             work()
 
@@ -78,20 +78,20 @@ def test_a_run_is_no_study(model_folder, task_files):
     raw = settings(model_folder, task_files)
     del raw["study"]
     with pytest.raises(UserError, match="study: required, but missing"):
-        study_of(raw)
+        build_study(raw)
 
 
 def test_a_folder_goes_on_with_more_cells_but_not_with_other_settings(model_folder, task_files, tmp_path):
     raw = settings(model_folder, task_files)
     folder = StudyFolder(tmp_path / "out")
-    folder.open(study_of(raw))
+    folder.open(build_study(raw))
     more = settings(model_folder, task_files, seeds=[0, 1, 2], workers=1)
-    folder.open(study_of(more))
-    assert len(folder.study()[0].cells) == len(study_of(more).cells)
+    folder.open(build_study(more))
+    assert len(folder.study()[0].cells) == len(build_study(more).cells)
     other = settings(model_folder, task_files)
     other["recovery"]["learning_rate"] = 1e-3
     with pytest.raises(UserError, match=r"recovery\.learning_rate differs"):
-        folder.open(study_of(other))
+        folder.open(build_study(other))
 
 
 def test_the_command_of_a_study_is_its_cells_command():
@@ -103,5 +103,5 @@ def test_the_command_of_a_study_is_its_cells_command():
 def test_a_folder_that_is_something_else_is_left_alone(model_folder, task_files, tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match="not the folder of a study"):
-        StudyFolder(tmp_path).open(study_of(settings(model_folder, task_files)))
+        StudyFolder(tmp_path).open(build_study(settings(model_folder, task_files)))
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

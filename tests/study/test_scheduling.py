@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probescale.study.scheduling import Outcome, Progress, run_jobs
 
-JOBS = {"ground": None, "a": "ground", "b": "ground", "other": None, "c": "other"}
+JOBS = {"preparation": None, "a": "preparation", "b": "preparation", "other": None, "c": "other"}
 
 
 class InOrder:
@@ -18,7 +18,7 @@ class InOrder:
         self.started.append(job)
         self.running.append(job)
 
-    def finished(self) -> list[tuple[str, Outcome]]:
+    def poll(self) -> list[tuple[str, Outcome]]:
         job = self.running.pop(0)
         left = self.ends.get(job, [])
         return [(job, left.pop(0) if left else "done")]
@@ -27,14 +27,14 @@ class InOrder:
 def test_shared_work_comes_first_and_slots_are_filled():
     engine, seen = InOrder(2), list[Progress]()
     at = run_jobs(JOBS, engine, 0, done=[], note=lambda now: seen.append(Progress([], list(now.running))))
-    assert engine.started == ["ground", "other", "a", "b", "c"]
+    assert engine.started == ["preparation", "other", "a", "b", "c"]
     assert sorted(at.done) == sorted(JOBS)
-    assert seen[0].running == ["ground", "other"]
+    assert seen[0].running == ["preparation", "other"]
 
 
 def test_what_is_done_is_not_done_again():
     engine = InOrder(1)
-    at = run_jobs(JOBS, engine, 0, done=["ground", "a"])
+    at = run_jobs(JOBS, engine, 0, done=["preparation", "a"])
     assert engine.started == ["b", "other", "c"]
     assert sorted(at.done) == sorted(JOBS)
 
@@ -55,8 +55,8 @@ def test_too_many_deaths_are_a_failure():
 
 
 def test_nothing_is_built_on_ground_that_failed():
-    engine = InOrder(2, ground=["failed"])
+    engine = InOrder(2, preparation=["failed"])
     at = run_jobs(JOBS, engine, 0, done=[])
-    assert engine.started == ["ground", "other", "c"]
-    assert sorted(at.failed) == ["a", "b", "ground"]
+    assert engine.started == ["preparation", "other", "c"]
+    assert sorted(at.failed) == ["a", "b", "preparation"]
     assert sorted(at.done) == ["c", "other"]

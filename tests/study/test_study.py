@@ -18,7 +18,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from helpers.studies import settings
-from probescale.study.cells import study_of
+from probescale.study.cells import build_study
 from probescale.study.folder import StudyFolder
 from probescale.study.report import write_study_report
 from probescale.study.results import read_results
@@ -37,7 +37,7 @@ def rows_of(folder):
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, model_folder, task_files):
     folder = tmp_path_factory.mktemp("study") / "out"
-    study = study_of(settings(model_folder, task_files))
+    study = build_study(settings(model_folder, task_files))
     return study, folder, run_study(study, folder)
 
 
@@ -165,7 +165,7 @@ def test_on_ray_a_killed_worker_costs_nothing_but_time(whole, model_folder, task
     killed: list[int] = []
     watcher = threading.Thread(target=kill_a_worker, args=(tmp_path / "ray", killed))
     watcher.start()
-    results = run_study(study_of(settings(model_folder, task_files, engine="ray")), tmp_path / "ray")
+    results = run_study(build_study(settings(model_folder, task_files, engine="ray")), tmp_path / "ray")
     watcher.join()
     assert killed
     assert results.complete

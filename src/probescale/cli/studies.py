@@ -54,11 +54,11 @@ def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa:
         from probescale.study.folder import StudyFolder
         from probescale.study.report import write_study_report
         from probescale.study.run import run_study
-        from probescale.study.tables import study_notes, study_table
+        from probescale.study.tables import study_notes, study_tables
     with _live() as note:
         results = run_study(wanted, folder, note)
     write_study_report(StudyFolder(folder), results)
-    for table in study_table(results):
+    for table in study_tables(results):
         show(table.rich())
         show("")
     for line in study_notes(results):
@@ -109,10 +109,10 @@ def study_plan(config: Config, set_: Set = []) -> None:  # noqa: B006
     with spinner("checking every cell"):
         wanted = load_study(config, set_)
     with spinner("training a few batches"):
-        from probescale.study.planning import estimate
+        from probescale.study.planning import estimate_study
         from probescale.study.tables import plan_notes, plan_table
 
-        found = estimate(wanted)
+        found = estimate_study(wanted)
     show(plan_table(wanted, found).rich())
     for line in plan_notes(wanted, found):
         show(line)

@@ -20,7 +20,7 @@ from probescale.selection.strategies import STRATEGIES
 from probescale.study.settings import StudyConfig
 from probescale.utils.yaml_files import explain_faults, read_yaml, set_value
 
-MOST_CELLS = 10_000
+MAX_CELLS = 10_000
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Cell:
     config: RunConfig
 
     @property
-    def ground(self) -> str:
+    def preparation(self) -> str:
         """What it shares with the cells that differ in strategy and budget alone."""
         return _slug(self.model, self.task, f"seed{self.seed}")
 
@@ -51,10 +51,10 @@ class Study:
     raw: dict[str, Any]  # as the user wrote it, --set included
 
     @property
-    def grounds(self) -> dict[str, list[Cell]]:
+    def preparations(self) -> dict[str, list[Cell]]:
         found: dict[str, list[Cell]] = {}
         for cell in self.cells:
-            found.setdefault(cell.ground, []).append(cell)
+            found.setdefault(cell.preparation, []).append(cell)
         return found
 
 
@@ -63,10 +63,10 @@ def load_study(path: Path, assignments: Sequence[str] = ()) -> Study:
     raw = read_yaml(path)
     for assignment in assignments:
         set_value(raw, assignment)
-    return study_of(raw)
+    return build_study(raw)
 
 
-def study_of(raw: dict[str, Any]) -> Study:
+def build_study(raw: dict[str, Any]) -> Study:
     if "study" not in raw:
         raise UserError(
             "required, but missing: what the study varies", field="study", hint="configs/study-demo.yaml has an example"
@@ -74,7 +74,7 @@ def study_of(raw: dict[str, Any]) -> Study:
     try:
         settings = StudyConfig.model_validate(raw["study"])
     except ValidationError as error:
-        raise Problems(_inside(explain_faults(error, StudyConfig))) from error
+        raise Problems(_under_study(explain_faults(error, StudyConfig))) from error
     problems: list[UserError] = []
     for number, name in enumerate(settings.strategies):
         try:
@@ -83,33 +83,33 @@ def study_of(raw: dict[str, Any]) -> Study:
             problems.append(unknown)
     if problems:
         raise Problems(problems)
-    return Study(settings, tuple(_cells(raw, settings)), raw)
+    return Study(settings, tuple(_build_cells(raw, settings)), raw)
 
 
-def _inside(problems: list[UserError]) -> list[UserError]:
+def _under_study(problems: list[UserError]) -> list[UserError]:
     return [UserError(one.message, field=f"study.{one.field}".rstrip("."), hint=one.hint) for one in problems]
 
 
-def _cells(raw: dict[str, Any], settings: StudyConfig) -> list[Cell]:
+def _build_cells(raw: dict[str, Any], settings: StudyConfig) -> list[Cell]:
     """Every combination, checked as a run is; a fault that many cells share is told once."""
     cells, problems = [], dict[str, UserError]()
     models = settings.models or (None,)
     tasks = settings.tasks or (None,)
     budgets = settings.budgets or (None,)
-    shown = _model_names([model or _source(raw) for model in models])
+    shown = _model_names([model or _model_source(raw) for model in models])
     varied = (models, tasks, budgets, settings.strategies, settings.seeds)
-    if (many := math.prod(map(len, varied))) > MOST_CELLS:
-        raise UserError(f"{many:,} cells are too many", field="study", hint=f"a study has at most {MOST_CELLS:,}")
+    if (many := math.prod(map(len, varied))) > MAX_CELLS:
+        raise UserError(f"{many:,} cells are too many", field="study", hint=f"a study has at most {MAX_CELLS:,}")
     for (number, model), task, budget, strategy, seed in product(
         enumerate(models), tasks, budgets, settings.strategies, settings.seeds
     ):
         try:
-            config = check(_cell(raw, model, task, budget, strategy, seed))
+            config = check(_cell_settings(raw, model, task, budget, strategy, seed))
         except Problems as several:
             problems |= {str(one): one for one in several.problems}
             continue
         chosen = config.selection
-        words = f"k={chosen.k}" if chosen.budget in (None, ()) else _budget_words(chosen.budget)
+        words = f"k={chosen.k}" if chosen.budget in (None, ()) else _format_budget(chosen.budget)
         cells.append(Cell(shown[number], config.task.name, strategy, words, seed, config))
     if problems:
         raise Problems(problems.values())
@@ -123,7 +123,7 @@ def _cells(raw: dict[str, Any], settings: StudyConfig) -> list[Cell]:
     return cells
 
 
-def _cell(
+def _cell_settings(
     raw: dict[str, Any], model: str | None, task: object, budget: str | float | None, strategy: str, seed: int
 ) -> dict[str, Any]:
     """The settings of one run."""
@@ -133,13 +133,13 @@ def _cell(
     if task is not None:
         one["task"] = copy.deepcopy(task)
     if isinstance(section := one.get("selection") or {}, dict):  # else it is reported as it is
-        one["selection"] = section | _asked(budget) | {"strategy": strategy}
+        one["selection"] = section | _budget_settings(budget) | {"strategy": strategy}
     return one | {"compare": [], "seed": seed}
 
 
-def _asked(budget: str | float | None) -> dict[str, Any]:
+def _budget_settings(budget: str | float | None) -> dict[str, Any]:
     """
-    >>> _asked("k=3"), _asked("5x"), _asked(None)
+    >>> _budget_settings("k=3"), _budget_settings("5x"), _budget_settings(None)
     ({'k': 3, 'budget': None}, {'k': None, 'budget': '5x'}, {})
     """
     layers = re.fullmatch(r"\s*k\s*=\s*(\d{1,9})\s*", str(budget))
@@ -148,7 +148,7 @@ def _asked(budget: str | float | None) -> dict[str, Any]:
     return {"k": int(layers[1]), "budget": None} if layers else {"k": None, "budget": budget}
 
 
-def _source(raw: dict[str, Any]) -> str:
+def _model_source(raw: dict[str, Any]) -> str:
     model = raw.get("model")
     return str(model.get("source", "model")) if isinstance(model, dict) else "model"
 
@@ -168,7 +168,7 @@ def _model_names(sources: list[str]) -> list[str]:
     return found
 
 
-def _budget_words(budget: object) -> str:
+def _format_budget(budget: object) -> str:
     return " and ".join(map(str, budget)) if isinstance(budget, tuple) else str(budget)
 
 

@@ -11,16 +11,16 @@ import numpy as np
 from probescale.report.figure import drawing
 from probescale.selection.correlation import rank_correlation
 from probescale.selection.scaling import fit_law
-from probescale.study.results import ORIGINAL, Row
-from probescale.study.tables import grouped
+from probescale.study.results import ORIGINAL, ResultRow
+from probescale.study.tables import group_seeds
 
 FEWEST = 4  # sizes to fit a law, subsets to rank
 CRITERIA = {"criterion": "relevance of the kept layers, added up", "probed": "probes at the subnetwork's end"}
 
 
-def write_trade_off(rows: Sequence[Row], stem: Path) -> list[Path]:
+def write_trade_off(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
     """The metric against all parameters: a line a method, seeds as bars, the Pareto front, the law through all."""
-    groups = grouped(rows)
+    groups = group_seeds(rows)
     with drawing(stem) as (figure, paths):
         axes = figure.subplots()
         methods = list(dict.fromkeys(row.strategy for row in rows if row.strategy != ORIGINAL))
@@ -45,7 +45,7 @@ def write_trade_off(rows: Sequence[Row], stem: Path) -> list[Path]:
     return paths
 
 
-def _point(group: Sequence[Row]) -> tuple[float, float, float, float]:
+def _point(group: Sequence[ResultRow]) -> tuple[float, float, float, float]:
     """Size, and the mean, least and most of the metric over the seeds."""
     values = [row.value for row in group]
     return mean(row.params for row in group), mean(values), min(values), max(values)
@@ -69,7 +69,7 @@ def _front(axes, points: Sequence[tuple[float, float, float, float]]) -> None:  
     axes.step(sizes, values, where="post", color="0.35", linewidth=0.8, linestyle="--", label="Pareto front")
 
 
-def _law(axes, rows: Sequence[Row]) -> None:  # noqa: ANN001
+def _law(axes, rows: Sequence[ResultRow]) -> None:  # noqa: ANN001
     points = [(float(row.params), row.value) for row in rows]
     sizes = {size for size, _ in points}
     if len(sizes) < FEWEST:
@@ -81,7 +81,7 @@ def _law(axes, rows: Sequence[Row]) -> None:  # noqa: ANN001
     axes.fill_between(grid, low, high, color="0.5", alpha=0.12, linewidth=0)
 
 
-def write_criterion(rows: Sequence[Row], stem: Path) -> list[Path]:
+def write_criterion(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
     """What was known before training against what was measured: a point a model; [] if there are no subnetworks."""
     small = [row for row in rows if row.criterion is not None]
     known = {title: [row for row in small if getattr(row, name) is not None] for name, title in CRITERIA.items()}
@@ -105,7 +105,7 @@ def write_criterion(rows: Sequence[Row], stem: Path) -> list[Path]:
     return paths
 
 
-def _agreement(rows: Sequence[Row], name: str) -> str:
+def _agreement(rows: Sequence[ResultRow], name: str) -> str:
     """Spearman's rank correlation, where there are subsets enough for one."""
     said: dict[tuple[int, ...], list[float]] = {}
     found: dict[tuple[int, ...], list[float]] = {}
@@ -119,9 +119,9 @@ def _agreement(rows: Sequence[Row], name: str) -> str:
     return f"\nrank correlation {rank_correlation(*means).rho:.2f}, {len(said)} subsets"
 
 
-def write_map(rows: Sequence[Row], stem: Path) -> list[Path]:
+def write_map(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
     """A line a method and budget, a column a layer: how often the layer was kept."""
-    groups = [group for group in grouped(rows) if group[0].strategy != ORIGINAL]
+    groups = [group for group in group_seeds(rows) if group[0].strategy != ORIGINAL]
     layers = max(row.k for row in rows if row.strategy == ORIGINAL)
     shares = np.zeros((len(groups), layers))
     for line, group in enumerate(groups):

@@ -10,10 +10,10 @@ from probescale.models.subsets import Subset, format_layers
 from probescale.probing.score_files import load_scores
 from probescale.report.page import Column, Page, place, render
 from probescale.study.cells import Study
-from probescale.study.comparing import Comparison
+from probescale.study.comparison import Comparison
 from probescale.study.folder import StudyFolder
-from probescale.study.results import ORIGINAL, Results, Row
-from probescale.study.tables import grouped, study_notes
+from probescale.study.results import ORIGINAL, ResultRow, Results
+from probescale.study.tables import group_seeds, study_notes
 
 ENOUGH = 0.95  # of the original's metric: the answer that the page points out
 COLUMNS: tuple[Column, ...] = (
@@ -56,17 +56,17 @@ def study_page(folder: StudyFolder, study: Study, command: str, results: Results
     )
 
 
-def _columns(rows: Sequence[Row]) -> list[Column]:
+def _columns(rows: Sequence[ResultRow]) -> list[Column]:
     """A model or task that is the only one stands above the table."""
     alone = {name for name in ("model", "task") if len({getattr(row, name) for row in rows}) == 1}
     return [column for column in COLUMNS if column[0] not in alone]
 
 
-def _lead(rows: Sequence[Row]) -> list[str]:
+def _lead(rows: Sequence[ResultRow]) -> list[str]:
     """For every model and task: the smallest that keeps enough."""
     said = []
     for model, task in dict.fromkeys((row.model, row.task) for row in rows):
-        groups = grouped([row for row in rows if (row.model, row.task) == (model, task)])
+        groups = group_seeds([row for row in rows if (row.model, row.task) == (model, task)])
         whole = next(group for group in groups if group[0].strategy == ORIGINAL)
         value = mean(row.value for row in whole)
         smaller = [group for group in groups if group is not whole]
@@ -85,7 +85,7 @@ def _lead(rows: Sequence[Row]) -> list[str]:
     return said
 
 
-def _row(row: Row) -> dict[str, Any]:
+def _row(row: ResultRow) -> dict[str, Any]:
     return {
         "model": row.model,
         "task": row.task,
@@ -107,11 +107,11 @@ def _row(row: Row) -> dict[str, Any]:
     }
 
 
-def _places(folder: StudyFolder, study: Study, rows: Sequence[Row]) -> list[dict[str, Any]]:
+def _places(folder: StudyFolder, study: Study, rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
     """A model on a task, by the scores of its first seed; what was measured is the mean over seeds."""
     places: dict[tuple[str, str], dict[str, Any]] = {}
-    for ground, cells in study.grounds.items():
-        one, path = cells[0], folder.ground(ground) / "scores.json"
+    for preparation, cells in study.preparations.items():
+        one, path = cells[0], folder.preparation(preparation) / "scores.json"
         here = [row for row in rows if (row.model, row.task) == (one.model, one.task)]
         if (one.model, one.task) in places or not path.is_file() or not here:
             continue
@@ -126,5 +126,5 @@ def _places(folder: StudyFolder, study: Study, rows: Sequence[Row]) -> list[dict
     return list(places.values())
 
 
-def _layers(row: Row) -> Subset:
+def _layers(row: ResultRow) -> Subset:
     return tuple(int(layer) for layer in row.layers.split())

@@ -22,17 +22,17 @@ BYTES = 4  # of a parameter in float32
 
 
 @dataclass(frozen=True)
-class Estimate:
+class StudyEstimate:
     seconds: dict[str, float]  # by job, on this machine, one at a time
     disk: int  # bytes of what stays: models, and what teachers answered
 
 
-def estimate(study: Study) -> Estimate:
+def estimate_study(study: Study) -> StudyEstimate:
     """Every model and task is loaded once, and a few batches are trained."""
     seconds: dict[str, float] = {}
     disk = 0
     known: dict[tuple[str, str], tuple[Task, LoadedModel, float]] = {}
-    for ground, cells in study.grounds.items():
+    for preparation, cells in study.preparations.items():
         first = cells[0]
         if (first.model, first.task) not in known:
             task, loaded = prepare(first.config)
@@ -40,16 +40,16 @@ def estimate(study: Study) -> Estimate:
         task, loaded, row = known[first.model, first.task]
         shrinker = shrinker_of(loaded, task, first.config)
         room = smallest(shrinker, options(shrinker, first.config.shrink))
-        seconds[ground] = _ground_rows(task, loaded, first) * row
+        seconds[preparation] = _preparation_rows(task, loaded, first) * row
         for cell in cells:
             share = most_layers(loaded.layers, room, cell.config) / loaded.layers
-            rows = _taught(task, cell) * cell.config.recovery.epochs + FORWARD * len(task.dev)
+            rows = _training_rows(task, cell) * cell.config.recovery.epochs + FORWARD * len(task.dev)
             seconds[cell.name] = rows * share * row
             disk += round(share * count_parameters(loaded.model, loaded.family).total * BYTES)
-        disk += _taught(task, first) * max(len(task.train.names), 1) * BYTES
+        disk += _training_rows(task, first) * max(len(task.train.names), 1) * BYTES
         if first.config.recovery.distil and first.config.recovery.start == "teacher":
             disk += count_parameters(loaded.model, loaded.family).total * BYTES
-    return Estimate(seconds, disk)
+    return StudyEstimate(seconds, disk)
 
 
 def seconds_per_row(loaded: LoadedModel, task: Task, cell: Cell) -> float:
@@ -74,16 +74,16 @@ def seconds_per_row(loaded: LoadedModel, task: Task, cell: Cell) -> float:
     return spent / rows
 
 
-def _ground_rows(task: Task, loaded: LoadedModel, cell: Cell) -> float:
+def _preparation_rows(task: Task, loaded: LoadedModel, cell: Cell) -> float:
     """Rows through the whole model, counted in steps of training: the original, its answers, probing, subnetworks."""
     probed = min(len(task.train), cell.config.probing.max_examples) * len(cell.config.task.probes)
     stitched = min(len(task.train), cell.config.selection.sample) * (loaded.layers + 1) / 2
-    answered = _taught(task, cell) if cell.config.recovery.distil else 0
+    answered = _training_rows(task, cell) if cell.config.recovery.distil else 0
     trained = len(task.train) * cell.config.recovery.of_original.epochs
     return trained + FORWARD * (answered + probed + stitched + len(task.dev))
 
 
-def _taught(task: Task, cell: Cell) -> int:
+def _training_rows(task: Task, cell: Cell) -> int:
     """Rows that a student learns from."""
     if not cell.config.recovery.distil:
         return len(task.train)

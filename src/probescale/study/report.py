@@ -5,19 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 
 from probescale.report.escaping import escaped
-from probescale.study.comparing import comparisons
+from probescale.study.comparison import compare_best_methods
 from probescale.study.figures import write_criterion, write_map, write_trade_off
 from probescale.study.folder import StudyFolder
 from probescale.study.page import study_page
 from probescale.study.results import Results
-from probescale.study.tables import study_notes, study_table
+from probescale.study.tables import study_notes, study_tables
 from probescale.utils.files import write_text
 
 
 def write_study_report(folder: StudyFolder, results: Results) -> None:
     """Whatever is there is told, and what is not there is named."""
     study, command = folder.study()
-    tables, found = study_table(results), comparisons(folder, results.rows)
+    tables, found = study_tables(results), compare_best_methods(folder, results.rows)
     figures = _figures(folder.path, results) if results.rows else []
     evidence = [f"- {escaped(one.sentence())}" for one in found]
     parts = ["# ProbeScale: a study"]

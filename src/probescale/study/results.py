@@ -20,7 +20,7 @@ from probescale.utils.files import atomic_file
 ORIGINAL = "original"  # stands where a row of a subnetwork has its strategy
 
 
-class Row(BaseModel):
+class ResultRow(BaseModel):
     """One fine-tuned model; results.csv has these columns. Times aside, the same study gives the same rows."""
 
     model_config = ConfigDict(frozen=True)
@@ -51,7 +51,7 @@ class Row(BaseModel):
 
 @dataclass(frozen=True)
 class Results:
-    rows: tuple[Row, ...]
+    rows: tuple[ResultRow, ...]
     broken: dict[str, str]  # cells whose folder cannot be read, or that failed, and why
     missing: tuple[str, ...]  # cells that were not done yet
 
@@ -62,26 +62,26 @@ class Results:
 
 def read_results(folder: StudyFolder, cells: tuple[Cell, ...]) -> Results:
     """Every cell's row, the originals' first; a cell that cannot be read is named, not passed over."""
-    originals: dict[str, Row] = {}
-    rows: list[Row] = []
+    originals: dict[str, ResultRow] = {}
+    rows: list[ResultRow] = []
     broken: dict[str, str] = {}
     missing: list[str] = []
     for cell in cells:
         path = folder.cell(cell.name)
-        why = folder.fault(cell.name) or folder.fault(cell.ground)
+        why = folder.read_failure(cell.name) or folder.read_failure(cell.preparation)
         if why is not None:
             broken[cell.name] = why
         elif not path.exists():
             missing.append(cell.name)
         else:
             try:
-                result, said = RunResult.load(path / "metrics.json"), predictions(path)
+                result, said = RunResult.load(path / "metrics.json"), read_predictions(path)
                 chosen, scores = Selection.load(path / "selection.json"), load_scores(path / "scores.json")
                 probed = evidence_of(scores).subnetworks.get(chosen.kept)
-                originals[cell.ground] = _row(cell, result, result.original, said, ORIGINAL)
+                originals[cell.preparation] = _row(cell, result, result.original, said, ORIGINAL)
                 rows.append(_row(cell, result, result.subnetwork, said, result.strategy, chosen.score, probed))
             except (ProbeScaleError, OSError, ValueError, KeyError) as error:
-                broken[cell.name] = _what_is_wrong(error)
+                broken[cell.name] = _describe_error(error)
     return Results((*originals.values(), *rows), broken, tuple(missing))
 
 
@@ -93,11 +93,11 @@ def _row(
     strategy: str,
     criterion: float | None = None,
     probed: float | None = None,
-) -> Row:
+) -> ResultRow:
     same = [a == b for a, b in zip(said[ORIGINAL], said[strategy], strict=True)]
     whole = strategy == ORIGINAL
-    return Row(
-        cell=cell.ground if whole else cell.name,
+    return ResultRow(
+        cell=cell.preparation if whole else cell.name,
         model=cell.model,
         task=cell.task,
         strategy=strategy,
@@ -122,14 +122,14 @@ def _row(
     )
 
 
-def predictions(run: Path) -> dict[str, list[str]]:
+def read_predictions(run: Path) -> dict[str, list[str]]:
     """Columns of predictions.csv."""
     with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     return dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
 
 
-def _what_is_wrong(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, ValidationError):
         return f"{error.title} cannot be read: {error.errors()[0]['msg']}"
     return str(error) if isinstance(error, ProbeScaleError) else f"{type(error).__name__}: {error}"
@@ -139,7 +139,7 @@ def write_results(folder: Path, results: Results) -> None:
     """results.csv, and the same as results.parquet."""
     import pandas as pd
 
-    table = pd.DataFrame([row.model_dump() for row in results.rows], columns=list(Row.model_fields))
+    table = pd.DataFrame([row.model_dump() for row in results.rows], columns=list(ResultRow.model_fields))
     with atomic_file(folder / "results.csv") as partial:
         table.to_csv(partial, index=False, lineterminator="\n")
     with atomic_file(folder / "results.parquet") as partial:

@@ -14,7 +14,7 @@ class Engine(Protocol):
 
     def start(self, job: str) -> None: ...
 
-    def finished(self) -> list[tuple[str, Outcome]]:
+    def poll(self) -> list[tuple[str, Outcome]]:
         """Waits a little; what has ended since the last call."""
         ...
 
@@ -52,7 +52,7 @@ def run_jobs(
             tries[job] += 1
             engine.start(job)
         note(at)
-        for job, outcome in engine.finished() if at.running else []:
+        for job, outcome in engine.poll() if at.running else []:
             at.running.remove(job)
             if outcome == "died" and tries[job] <= retries:
                 at.waiting.insert(0, job)

@@ -10,8 +10,8 @@ from rich.table import Table as RichTable
 from probescale.models.subsets import format_layers
 from probescale.report.table import Table, time_text
 from probescale.study.cells import Study
-from probescale.study.planning import Estimate
-from probescale.study.results import ORIGINAL, Results, Row
+from probescale.study.planning import StudyEstimate
+from probescale.study.results import ORIGINAL, ResultRow, Results
 from probescale.study.scheduling import Progress
 from probescale.utils.files import format_size
 
@@ -35,18 +35,18 @@ def progress_table(at: Progress, left: float | None) -> RichTable:
     return table
 
 
-def study_table(results: Results) -> list[Table]:
+def study_tables(results: Results) -> list[Table]:
     """As Tables 1 to 3 of the paper: a table a task, models one below the other, the original first."""
     tasks = dict.fromkeys(row.task for row in results.rows)
     return [_task_table(task, [row for row in results.rows if row.task == task]) for task in tasks]
 
 
-def _task_table(task: str, rows: Sequence[Row]) -> Table:
+def _task_table(task: str, rows: Sequence[ResultRow]) -> Table:
     metric = rows[0].metric.replace("_", " ")
     sizes = ("layers\nkept", "k", "parameters", "of\ntotal", "of\nlayers")
     header = ("model", "method", "budget", *sizes, metric, "spread", "retention", "speed")
     lines, strong = [], set()
-    for group in grouped(rows):
+    for group in group_seeds(rows):
         if group[0].strategy != ORIGINAL and is_best(group, rows):
             strong.add(len(lines))
         lines.append(_line(group))
@@ -55,27 +55,27 @@ def _task_table(task: str, rows: Sequence[Row]) -> Table:
     return Table(title, header, tuple(lines), frozenset(strong), words=4)
 
 
-def grouped(rows: Sequence[Row]) -> list[list[Row]]:
+def group_seeds(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
     """Rows that differ in the seed alone, in the order of the study."""
-    order: dict[tuple[str, str, str], list[Row]] = {}
+    order: dict[tuple[str, str, str], list[ResultRow]] = {}
     for row in rows:
         order.setdefault((row.model, row.budget, row.strategy), []).append(row)
     models = list(dict.fromkeys(row.model for row in rows))
     return sorted(order.values(), key=lambda group: models.index(group[0].model))
 
 
-def is_best(group: Sequence[Row], rows: Sequence[Row]) -> bool:
+def is_best(group: Sequence[ResultRow], rows: Sequence[ResultRow]) -> bool:
     """Among the subnetworks of the same model under the same budget."""
     one = group[0]
-    rivals = [g for g in grouped(rows) if (g[0].model, g[0].budget) == (one.model, one.budget)]
+    rivals = [g for g in group_seeds(rows) if (g[0].model, g[0].budget) == (one.model, one.budget)]
     return _mean(group) >= max(_mean(rival) for rival in rivals)
 
 
-def _mean(group: Sequence[Row]) -> float:
+def _mean(group: Sequence[ResultRow]) -> float:
     return mean(row.value for row in group)
 
 
-def _line(group: Sequence[Row]) -> tuple[str, ...]:
+def _line(group: Sequence[ResultRow]) -> tuple[str, ...]:
     one = group[0]
     kept = [row.retention for row in group if row.retention is not None]
     return (
@@ -102,22 +102,22 @@ def study_notes(results: Results) -> list[str]:
     return notes
 
 
-def plan_table(study: Study, found: Estimate) -> Table:
+def plan_table(study: Study, found: StudyEstimate) -> Table:
     """Every job, shared work first."""
     rows = []
-    for ground, cells in study.grounds.items():
+    for preparation, cells in study.preparations.items():
         one = cells[0]
-        shared = (one.model, one.task, str(one.seed), "probing, original", "", time_text(found.seconds[ground]))
+        shared = (one.model, one.task, str(one.seed), "probing, original", "", time_text(found.seconds[preparation]))
         rows.append(shared)
         rows += [
             (cell.model, cell.task, str(cell.seed), cell.strategy, cell.budget, time_text(found.seconds[cell.name]))
             for cell in cells
         ]
     header = ("model", "task", "seed", "what", "budget", "about")
-    return Table(f"{len(study.cells)} cells, {len(study.grounds)} times shared work", header, tuple(rows), words=5)
+    return Table(f"{len(study.cells)} cells, {len(study.preparations)} times shared work", header, tuple(rows), words=5)
 
 
-def plan_notes(study: Study, found: Estimate) -> list[str]:
+def plan_notes(study: Study, found: StudyEstimate) -> list[str]:
     total, workers = sum(found.seconds.values()), study.settings.workers
     how = "one at a time" if workers == 1 else f"{workers} at a time, if the cores are not what limits them"
     return [

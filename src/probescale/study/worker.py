@@ -16,8 +16,8 @@ from probescale.utils.sanitize import redact_secrets
 from probescale.utils.signals import Stopped, stop_on_signals
 
 
-def work(folder: StudyFolder, job: str) -> None:
-    """Lay a ground, or run a cell. One process at a time: what another one has done meanwhile is not done again."""
+def run_job(folder: StudyFolder, job: str) -> None:
+    """Do a shared preparation or a cell, unless another process has done it meanwhile (a lock keeps it to one)."""
     from probescale.pipeline.run import lay_ground, run
 
     study, command = folder.study()
@@ -27,23 +27,23 @@ def work(folder: StudyFolder, job: str) -> None:
     with FileLock(lock):
         if folder.is_done(job):
             return
-        if job in study.grounds:
-            lay_ground([cell.config for cell in study.grounds[job]], folder.ground(job))
+        if job in study.preparations:
+            lay_ground([cell.config for cell in study.preparations[job]], folder.preparation(job))
             return
         cell = next(cell for cell in study.cells if cell.name == job)
-        run(cell.config, folder.cell(job), ground=folder.ground(cell.ground))
+        run(cell.config, folder.cell(job), ground=folder.preparation(cell.preparation))
 
 
-def attempt(folder: StudyFolder, job: str) -> int:
+def run_to_exit_code(folder: StudyFolder, job: str) -> int:
     """The exit code: 0; 2 for bad input, 1 for anything else. What went wrong is kept beside the cells."""
     try:
-        work(folder, job)
+        run_job(folder, job)
     except UserError as wrong:
-        folder.fail(job, str(wrong))
+        folder.record_failure(job, str(wrong))
         return 2
     except Exception as error:
         short = find_shortage(error)
-        folder.fail(job, redact_secrets(str(short) if short else traceback.format_exc()))
+        folder.record_failure(job, redact_secrets(str(short) if short else traceback.format_exc()))
         return 1
     return 0
 
@@ -51,7 +51,7 @@ def attempt(folder: StudyFolder, job: str) -> int:
 if __name__ == "__main__":
     try:
         with stop_on_signals():
-            code = attempt(StudyFolder(Path(sys.argv[1])), sys.argv[2])
+            code = run_to_exit_code(StudyFolder(Path(sys.argv[1])), sys.argv[2])
     except Stopped as stop:
         code = stop.code
     sys.exit(code)

@@ -10,7 +10,7 @@ from typing import Any
 from probescale.errors import UserError
 from probescale.study.folder import StudyFolder
 from probescale.study.scheduling import Outcome
-from probescale.study.worker import attempt
+from probescale.study.worker import run_to_exit_code
 
 PAUSE = 1.0  # seconds to wait for something to end
 
@@ -38,7 +38,7 @@ class RayEngine:
     def start(self, job: str) -> None:
         self.running[self.task.remote(self.place, job, str(Path.cwd()), self.cpus)] = job
 
-    def finished(self) -> list[tuple[str, Outcome]]:
+    def poll(self) -> list[tuple[str, Outcome]]:
         ended, _ = self.ray.wait(list(self.running), timeout=PAUSE)
         return [(self.running.pop(one), self._outcome(one)) for one in ended]
 
@@ -57,7 +57,7 @@ def _job(place: str, job: str, here: str, cpus: int) -> int:
     os.chdir(here)
     torch.set_num_threads(cpus)
     with folder.log(job).open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):
-        return attempt(folder, job)
+        return run_to_exit_code(folder, job)
 
 
 def _ray() -> Any:  # noqa: ANN401 - a module that may not be there

@@ -1,4 +1,4 @@
-"""Is one method really better than another? Row by row on the same dev data, over all seeds."""
+"""Is one method really better than another? ResultRow by row on the same dev data, over all seeds."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from statistics import mean
 
 from probescale.study.folder import StudyFolder
-from probescale.study.results import ORIGINAL, Row, predictions
+from probescale.study.results import ORIGINAL, ResultRow, read_predictions
 
-SURE = 0.05  # a chance below this one counts as evidence
+SIGNIFICANCE = 0.05  # a chance below this one counts as evidence
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,14 @@ class Comparison:
         said = (
             f"is right on {self.wins} rows that {self.other} gets wrong, and wrong on {self.losses} that it gets right"
         )
-        verdict = "it is the better one" if self.p < SURE and self.lead > 0 else "this does not tell them apart"
+        verdict = "it is the better one" if self.p < SIGNIFICANCE and self.lead > 0 else "this does not tell them apart"
         seeds = f"{self.seeds} seed{'s' * (self.seeds > 1)}"
         return f"{where}: {self.best} {said} ({seeds}, p = {self.p:.2g}): {verdict}."
 
 
-def comparisons(folder: StudyFolder, rows: Sequence[Row]) -> list[Comparison]:
+def compare_best_methods(folder: StudyFolder, rows: Sequence[ResultRow]) -> list[Comparison]:
     """One for every model, task and budget with at least two methods."""
-    places: dict[tuple[str, str, str], dict[str, list[Row]]] = {}
+    places: dict[tuple[str, str, str], dict[str, list[ResultRow]]] = {}
     for row in rows:
         if row.strategy != ORIGINAL:
             methods = places.setdefault((row.model, row.task, row.budget), {})
@@ -49,13 +49,13 @@ def comparisons(folder: StudyFolder, rows: Sequence[Row]) -> list[Comparison]:
     return [_compare(folder, methods) for methods in places.values() if len(methods) > 1]
 
 
-def _compare(folder: StudyFolder, methods: dict[str, list[Row]]) -> Comparison:
+def _compare(folder: StudyFolder, methods: dict[str, list[ResultRow]]) -> Comparison:
     best, other, *_ = sorted(methods, key=lambda name: -mean(row.value for row in methods[name]))
     others = {row.seed: row for row in methods[other]}
     pairs = [(row, others[row.seed]) for row in methods[best] if row.seed in others]
     wins = losses = 0
     for one, two in pairs:
-        mine, theirs = (_right(folder, row) for row in (one, two))
+        mine, theirs = (_correct_rows(folder, row) for row in (one, two))
         wins += sum(a and not b for a, b in zip(mine, theirs, strict=True))
         losses += sum(b and not a for a, b in zip(mine, theirs, strict=True))
     row = methods[best][0]
@@ -65,9 +65,9 @@ def _compare(folder: StudyFolder, methods: dict[str, list[Row]]) -> Comparison:
     )
 
 
-def _right(folder: StudyFolder, row: Row) -> list[bool]:
+def _correct_rows(folder: StudyFolder, row: ResultRow) -> list[bool]:
     """For every dev row: is the answer right? Of tags, all of a sentence."""
-    said = predictions(folder.cell(row.cell))
+    said = read_predictions(folder.cell(row.cell))
     return [a == b for a, b in zip(said["right"], said[row.strategy], strict=True)]
 
 

@@ -46,7 +46,7 @@ class LocalEngine:
                 env=os.environ | threads,
             )
 
-    def finished(self) -> list[tuple[str, Outcome]]:
+    def poll(self) -> list[tuple[str, Outcome]]:
         time.sleep(PAUSE)
         ended = {job: process.returncode for job, process in self.processes.items() if process.poll() is not None}
         for job in ended:
