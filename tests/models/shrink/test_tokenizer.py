@@ -20,7 +20,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from helpers.real import REAL, real_weights
+from helpers.real import real_data, real_weights
 from helpers.tokenizers import (
     BYTES,
     CORPUS,
@@ -271,10 +271,7 @@ def test_a_tokenizer_that_does_not_come_back_is_refused():
 
 
 def sst2_texts(count: int) -> list[str]:
-    path = REAL / "data" / "sst2" / "train.tsv"
-    if not path.exists():
-        pytest.skip("needs real data: PROBESCALE_REAL names the folder")
-    with path.open(encoding="utf-8") as lines:
+    with real_data("sst2/train.tsv").open(encoding="utf-8") as lines:
         rows = csv.DictReader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
         return [row["sentence"] for row, _ in zip(rows, range(count), strict=False)]
 
