@@ -109,7 +109,7 @@ def test_more_layers_than_there_are(cli, config, tmp_path):
 def test_inputs_longer_than_the_model_takes(cli, config, tmp_path):
     path = config(model__max_length=512)
     assert_refused(
-        cli, path, tmp_path, "model.max_length: 512 tokens are more than the model can take", "use at most 128"
+        cli, path, tmp_path, "model.max_length: 512 tokens are more than the model accepts", "use at most 128"
     )
 
 

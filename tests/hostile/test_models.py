@@ -70,7 +70,7 @@ def test_a_pickle_that_is_allowed_runs_nothing_either(folder, executed):
 
 def test_code_beside_a_type_that_nobody_knows(folder, executed):
     change(folder / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Config"})
-    refused(folder, "code of others is never run")
+    refused(folder, "code that ships with a model is never executed")
     assert not executed.exists()
 
 
@@ -105,19 +105,19 @@ def indexed(folder: Path, place: str) -> None:
 def test_an_index_that_leads_out_of_the_folder(folder, tmp_path):
     shutil.copyfile(folder / "model.safetensors", tmp_path / "other.safetensors")
     indexed(folder, "../other.safetensors")
-    refused(folder, r'leads to "\.\./other\.safetensors"')
+    refused(folder, r'names "\.\./other\.safetensors"')
 
 
 def test_an_index_that_leads_to_a_pickle(folder):
     torch.save(load_file(folder / "model.safetensors"), folder / "evil.bin")
     indexed(folder, "evil.bin")
-    refused(folder, r'leads to "evil\.bin", which is no \.safetensors file')
+    refused(folder, r'names "evil\.bin", which is not a \.safetensors file')
 
 
 @pytest.mark.parametrize("text", ['{"weight_map": 5}', "[]", "{", "[" * 100_000, '{"weight_map": {"a": 1}}'])
 def test_an_index_that_is_none(folder, text):
     (folder / "model.safetensors.index.json").write_text(text)
-    refused(folder, r"model\.safetensors\.index\.json (is no index|cannot be read|leads to)")
+    refused(folder, r"model\.safetensors\.index\.json (is not an index|cannot be read|names)")
 
 
 def test_weights_under_another_name(folder):
@@ -127,7 +127,7 @@ def test_weights_under_another_name(folder):
 
 def test_an_adapter_beside_the_weights(folder):
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "/etc"}')
-    refused(folder, "has an adapter beside its weights")
+    refused(folder, "has an adapter next to its weights")
 
 
 @pytest.mark.parametrize("length", [10 << 30, 2**63, 2**64 - 1])

@@ -34,8 +34,8 @@ TAGGED = TaggedSentences(WORDS, tuple(tuple(len(word) % 2 for word in words) for
 
 
 @pytest.fixture(autouse=True)
-def not_said_yet():
-    memory._tell.cache_clear()
+def not_announced_yet():
+    memory._announce.cache_clear()
 
 
 def at_most(model: torch.nn.Module, rows: int) -> list[int]:
@@ -67,7 +67,7 @@ def test_representations(model_folder, tmp_path, capsys, pooling):
     assert max(tried[3:]) <= 5, "and not tried in vain again"
     for site, rows in states(whole).items():
         np.testing.assert_allclose(states(parts)[site], rows, rtol=1e-5, atol=1e-5)
-    assert capsys.readouterr().err.count("batches are worked through in parts") == 1
+    assert capsys.readouterr().err.count("batches are split into parts") == 1
 
 
 def test_one_text_that_is_too_long_is_named(model_folder, tmp_path):
@@ -149,5 +149,5 @@ def test_under_a_real_limit_of_memory(model_folder, tmp_path):
     words = [sys.executable, "-c", LIMITED, str(model_folder("bert")), str(texts), str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
-    assert "batches are worked through in parts" in done.stderr
+    assert "batches are split into parts" in done.stderr
     assert float(done.stdout.split()[-1]) < 1e-5

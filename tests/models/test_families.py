@@ -63,8 +63,8 @@ def test_what_a_description_says_is_there(model_type):
     ("model_type", "says"),
     [
         ("albert", "share one block of weights"),
-        ("gemma3", "not a model of texts alone"),
-        ("vit", "not a model of texts alone"),
+        ("gemma3", "not a text-only model"),
+        ("vit", "not a text-only model"),
         ("xlm", "stacks have the 12 layers of its config; stacks: attentions"),
     ],
 )
@@ -117,4 +117,4 @@ def test_an_unknown_type_is_announced_once(capsys, monkeypatch):
     monkeypatch.setattr(detection, "_announced", set())  # other tests may have met it
     for _ in range(2):
         assert find_family(AutoConfig.for_model("olmo2")).detected
-    assert capsys.readouterr().err.count('"olmo2" has no description here') == 1
+    assert capsys.readouterr().err.count('"olmo2" has no description') == 1

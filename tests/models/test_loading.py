@@ -14,8 +14,9 @@ from transformers import AutoConfig
 from helpers.models import tiny_model, tiny_tokenizer
 from probescale.config import RecoveryConfig
 from probescale.errors import UserError
+from probescale.models.config_reading import read_config
 from probescale.models.families import FAMILIES
-from probescale.models.loading import load_as_saved, load_classifier, read_config
+from probescale.models.loading import load_as_saved, load_classifier
 from probescale.models.proof.twin import build_twin, build_twin_tokenizer
 from probescale.models.surgery import keep_layers
 from probescale.recovery.fine_tuning import fine_tune
@@ -183,7 +184,7 @@ def test_code_that_comes_with_a_model_is_never_run(folder):
     code += "class Own(BertConfig):\n    model_type = 'own'\n"
     (folder / "own.py").write_text(code)
     change(folder / "config.json", model_type="own", auto_map={"AutoConfig": "own.Own", "AutoModel": "own.OwnModel"})
-    with pytest.raises(UserError, match="code of others is never run"):
+    with pytest.raises(UserError, match="code that ships with a model is never executed"):
         read_config(str(folder))
     assert not (folder / "ran").exists()
 
@@ -220,7 +221,7 @@ def test_constants_of_older_versions_are_no_layers(tmp_path):
     assert load_as_saved(str(tmp_path / "gpt2")).layers == 4
     weights["transformer.h.1.attn.lora_A"] = torch.zeros(2)
     save_file(weights, tmp_path / "gpt2" / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(UserError, match="weights in its layers that its class does not know"):
+    with pytest.raises(UserError, match="weights in its layers that its class does not have"):
         load_as_saved(str(tmp_path / "gpt2"))
 
 
@@ -248,5 +249,5 @@ def test_an_encoder_alone_where_there_is_none(folder, tmp_path):
     assert model is not None
     model.save_pretrained(tmp_path / "bart")
     build_twin_tokenizer().save_pretrained(tmp_path / "bart")
-    with pytest.raises(UserError, match="no encoder as a stock class of its own"):
+    with pytest.raises(UserError, match="no stock class for the encoder alone"):
         load_as_saved(str(tmp_path / "bart"), encoder_only=True)

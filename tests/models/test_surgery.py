@@ -173,7 +173,7 @@ def test_wrong_wishes_about_decoders(cli, model_folder, whole_t5, tmp_path):
     both = cli("extract", whole_t5[0], "--keep", "1", "--keep-decoder", "1", "--encoder-only", "--out", tmp_path / "a")
     many = cli("extract", whole_t5[0], "--keep", "1", "--keep-decoder", "4", "--out", tmp_path / "a")
     assert [found.code for found in (bert, both, many)] == [2, 2, 2]
-    assert "no decoder" in bert.err
+    assert "no separate decoder" in bert.err
     assert "--keep-decoder: layer 4 does not exist" in many.err
     assert list(tmp_path.iterdir()) == []
 

@@ -142,7 +142,7 @@ def test_doctor_knows_the_particulars(name):
     assert found.parameters.total == sum(found.components.values())
     said = " ".join((*found.problems, *found.notes))
     assert {"t5-base": "mean of its tokens", "gpt2": "last token", "ModernBERT-base": "attention norm",
-            "opt-125m": "one label a token", "bart-base": "--keep-decoder"}[name] in said  # fmt: skip
+            "opt-125m": "one label per token", "bart-base": "--keep-decoder"}[name] in said  # fmt: skip
     assert found.tied
     assert found.poolings[0] == FAMILIES[found.family].pooling
 
@@ -189,7 +189,7 @@ def test_texts_longer_than_the_model_takes(cli, model_folder):
     for source in ("roberta-large", model_folder("bert")):
         found = cli("plan", source, "--length", "5000")
         assert found.code == 2
-        assert "--length: 5,000 tokens are more than the model can take" in found.err
+        assert "--length: 5,000 tokens are more than the model accepts" in found.err
     short = build_twin_config(AutoConfig.for_model("bert"), FAMILIES["bert"])  # 64 positions, below the default length
     assert compute_facts(Architecture("short", "given", short, FAMILIES["bert"])).length == 64
 

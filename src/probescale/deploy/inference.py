@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from probescale.errors import UserError
+from probescale.models.config_reading import read_folder_config
 from probescale.models.family import Family
-from probescale.models.loading import LoadedModel, load_as_saved, read_folder_config
+from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.memory import BatchSplitter
 from probescale.models.surgery import METADATA_FILE
 from probescale.models.tokenizers import load_tokenizer

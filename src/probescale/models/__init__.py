@@ -1,1 +1,1 @@
-"""Where the layers are: family descriptions, loading, counting, surgery."""
+"""Models and their layers: family descriptions, loading, counting, cutting, shrinking."""

@@ -1,4 +1,4 @@
-"""A model as its config describes it: from a folder, a GGUF file, a built-in shape or the hub; no weights needed."""
+"""Architectures: models as their configs describe them, without weights."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Literal
 from transformers import PreTrainedConfig
 
 from probescale.errors import UserError, did_you_mean
+from probescale.models.config_reading import read_config
 from probescale.models.cost import Cost
 from probescale.models.counting import count_flops, count_from_config
 from probescale.models.facts import Facts, FactsByLength, check_length, default_length
 from probescale.models.families import find_family
 from probescale.models.family import Family
 from probescale.models.heads import Head
-from probescale.models.loading import read_config
 from probescale.models.shapes import built_in_config, list_shapes
 from probescale.utils.progress import console
 from probescale.utils.sources import is_local
@@ -22,6 +22,8 @@ from probescale.utils.sources import is_local
 
 @dataclass(frozen=True)
 class Architecture:
+    """A model's config and family, and where the config came from."""
+
     source: str
     origin: Literal["given", "built-in shape", "hub"]
     config: PreTrainedConfig
@@ -33,7 +35,7 @@ class Architecture:
 
 
 def read_architecture(source: str, revision: str | None = None, *, field: str = "MODEL") -> Architecture:
-    """A well-known name is answered from here, so that it needs no network; a revision asks the hub."""
+    """The architecture of a folder, GGUF file or hub name. Well-known names without a revision need no network."""
     shape = None if revision or is_local(source) or source.startswith("pypi:") else built_in_config(source)
     if shape is not None:
         return Architecture(source, "built-in shape", shape, find_family(shape, field=field))
@@ -43,13 +45,15 @@ def read_architecture(source: str, revision: str | None = None, *, field: str = 
         if near := did_you_mean(source, list_shapes()):
             raise UserError(f"{error.message}.{near}", field=error.field, hint=error.hint) from error
         raise
-    here = is_local(source) or source.startswith("pypi:")
-    return Architecture(source, "given" if here else "hub", config, find_family(config, field=field))
+    given = is_local(source) or source.startswith("pypi:")
+    return Architecture(source, "given" if given else "hub", config, find_family(config, field=field))
 
 
-def compute_facts(what: Architecture, head: Head = "none", classes: int = 2, length: int | None = None) -> Facts:
-    """Counted on the meta device."""
-    family, config = what.family, what.config
+def compute_facts(
+    architecture: Architecture, head: Head = "none", classes: int = 2, length: int | None = None
+) -> Facts:
+    """Size and cost of a model, counted on the meta device."""
+    family, config = architecture.family, architecture.config
     longest = family.longest_input(config)
     check_length(length, longest)
     length = default_length(length, longest)
@@ -62,33 +66,33 @@ def compute_facts(what: Architecture, head: Head = "none", classes: int = 2, len
         longest=longest,
         length=length,
         parameters=parameters,
-        gflops=_gflops(what, length, head, classes),
+        gflops=_count_gflops(architecture, length, head, classes),
     )
 
 
-def _gflops(what: Architecture, length: int, head: Head, classes: int) -> Cost | None:
-    """For a plan, operations that cannot be counted are unknown, and no reason to say nothing."""
+def _count_gflops(architecture: Architecture, length: int, head: Head, classes: int) -> Cost | None:
+    """GFLOPs, or None with a note where they cannot be counted: a plan is useful without them."""
     try:
-        return count_flops(what.config, what.family, length, head, classes)
+        return count_flops(architecture.config, architecture.family, length, head, classes)
     except UserError as error:
         console.print(f"note: {error.message}")
         return None
 
 
-def compute_facts_by_length(what: Architecture) -> FactsByLength:
+def compute_facts_by_length(architecture: Architecture) -> FactsByLength:
     """The facts for any length: operations at three lengths give the three coefficients exactly."""
-    at = {n: compute_facts(what, length=n) for n in (16, 32, 64)}
-    gflops = [cost for n in (16, 32, 64) if (cost := at[n].gflops)]
-    layers = [tuple(cost.layers[layer] for cost in gflops) for layer in range(what.layers)]
+    facts = {n: compute_facts(architecture, length=n) for n in (16, 32, 64)}
+    gflops = [cost for n in (16, 32, 64) if (cost := facts[n].gflops)]
+    layers = [tuple(cost.layers[layer] for cost in gflops) for layer in range(architecture.layers)]
     return FactsByLength(
-        **at[16].model_dump(exclude={"gflops", "length"}),
+        **facts[16].model_dump(exclude={"gflops", "length"}),
         fixed=_coefficients([cost.fixed for cost in gflops]),
         layers=tuple(_coefficients(list(values)) for values in layers),
     )
 
 
 def _coefficients(gflops: list[float]) -> tuple[float, float, float]:
-    """a, b, c of a + b n + c n^2 through the values at 16, 32 and 64 tokens; all are whole numbers of operations.
+    """a, b, c of the polynomial a + b n + c n^2 through the operations (whole numbers) at 16, 32 and 64 tokens.
 
     >>> _coefficients([(5 + 3 * n + 2 * n * n) / 1e9 for n in (16, 32, 64)])
     (5.0, 3.0, 2.0)

@@ -1,4 +1,4 @@
-"""Texts to padded batches of like length, for every forward pass that needs no gradient."""
+"""Tokenize texts and batch them by length, for every forward pass without gradients."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from probescale.utils.progress import spinner
 
-CHUNK = 1024  # texts tokenised at once: the tokenizer's own records take far more memory than the numbers kept
+CHUNK = 1024  # texts tokenized at a time: the tokenizer's own records take far more memory than the ids
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token numbers of many inputs, each field in one flat array."""
+    """Token ids, masks and so on of many inputs, each field in one flat array."""
 
     fields: dict[str, np.ndarray]
     starts: np.ndarray  # (inputs + 1,): where each input begins
@@ -24,8 +24,8 @@ class Tokens:
         return len(self.starts) - 1
 
     def __getitem__(self, row: int) -> dict[str, list[int]]:
-        here = slice(self.starts[row], self.starts[row + 1])
-        return {name: values[here].tolist() for name, values in self.fields.items()}
+        span = slice(self.starts[row], self.starts[row + 1])
+        return {name: values[span].tolist() for name, values in self.fields.items()}
 
     @property
     def lengths(self) -> np.ndarray:
@@ -33,7 +33,7 @@ class Tokens:
 
     @property
     def by_length(self) -> np.ndarray:
-        """All inputs, longest first: what does not fit into memory shows at once."""
+        """The order of inputs, longest first: one that does not fit into memory shows at once."""
         return np.lexsort((np.arange(len(self)), -self.lengths))
 
 
@@ -44,14 +44,14 @@ def tokenize(
     max_length: int,
     visit: Callable[[int, BatchEncoding], None] | None = None,
 ) -> Tokens:
-    """Tokenise; `visit(number of the first text, encodings)` sees each chunk before its alignment is dropped."""
+    """Tokenize texts or pairs; `visit(index of the first text, encodings)` sees each chunk with its alignment."""
     parts: dict[str, list[np.ndarray]] = {}
     lengths: list[int] = []
-    with spinner("tokenising"):
+    with spinner("tokenizing"):
         for first in range(0, len(texts), CHUNK):
-            here = slice(first, first + CHUNK)
+            chunk = slice(first, first + CHUNK)
             encoded = tokenizer(
-                list(texts[here]), list(pairs[here]) if pairs else None, truncation=True, max_length=max_length
+                list(texts[chunk]), list(pairs[chunk]) if pairs else None, truncation=True, max_length=max_length
             )
             if visit:
                 visit(first, encoded)
@@ -65,16 +65,19 @@ def tokenize(
 def padded_batches(
     tokenizer: PreTrainedTokenizerBase, tokens: Tokens, batch_tokens: int, first: int = 0
 ) -> Iterator[tuple[np.ndarray, BatchEncoding]]:
-    """(which inputs, their padded tensors), in the order `by_length`, from the given place in it."""
+    """Batches as (indices of the inputs, padded tensors), in the order `by_length` from position `first`."""
     order = tokens.by_length[first:]
-    for here in batches_by_tokens(tokens.lengths[order], batch_tokens):
-        rows = [tokens[row] for row in order[here]]
+    for batch in batches_by_tokens(tokens.lengths[order], batch_tokens):
+        rows = [tokens[row] for row in order[batch]]
         fields = {name: [row[name] for row in rows] for name in tokens.fields}
-        yield order[here], tokenizer.pad(fields, return_tensors="pt")
+        yield order[batch], tokenizer.pad(fields, return_tensors="pt")
 
 
 def batches_by_tokens(lengths: Sequence[int] | np.ndarray, batch_tokens: int) -> Iterator[slice]:
-    """Cut inputs that are sorted by falling length into batches of at most so many tokens when padded (or one input).
+    """Slices that split inputs, sorted by falling length, into batches of at most so many tokens with padding.
+
+    A longer input is a batch of its own.
+
 
     >>> list(batches_by_tokens([9, 3, 2, 2], 9))
     [slice(0, 1, None), slice(1, 4, None)]

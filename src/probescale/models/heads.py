@@ -1,4 +1,4 @@
-"""Heads: what a stock model answers, and which stock class answers it."""
+"""Model heads: what each predicts, and which stock class has it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from probescale.models.family import Family
 Head = Literal["none", "sentence", "token", "regression", "lm"]
 HEADS: dict[Head, str] = {
     "none": "the model alone",
-    "sentence": "one label a text",
-    "token": "one label a token",
-    "regression": "one number a text",
+    "sentence": "one label per text",
+    "token": "one label per token",
+    "regression": "one number per text",
     "lm": "the next (or a hidden) token",
 }
 HEAD_FOR: dict[TaskKind, Head] = {"class": "sentence", "number": "regression", "tags": "token"}
@@ -25,12 +25,12 @@ PROBLEM_TYPES = {"sentence": "single_label_classification", "regression": "regre
 
 
 def stock_class_name(family: Family, config: PreTrainedConfig, head: Head) -> str | None:
-    """The stock class with this head for a model of this type; None where transformers has none."""
+    """The name of the stock class with this head for a model of this type; None where transformers has none."""
     from transformers.models.auto import modeling_auto as auto
 
     generation = auto.MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES
     causal, masked = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES
-    sentence = auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES  # T5's way
+    sentence = auto.MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING_NAMES  # T5 has no other
     if not family.mean_of_token_logits:
         sentence = auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
     names = {
@@ -45,13 +45,13 @@ def stock_class_name(family: Family, config: PreTrainedConfig, head: Head) -> st
 
 
 def find_stock_class(family: Family, config: PreTrainedConfig, head: Head, *, field: str) -> type[PreTrainedModel]:
-    """The class itself, or an error where there is none."""
+    """The stock class with this head, or an error where transformers has none."""
     name = stock_class_name(family, config, head)
     if name is None:
         raise UserError(
             f'transformers has no class for "{config.model_type}" with the head "{head}"',
             field=field,
-            hint="see `probescale doctor` for the heads that this model has",
+            hint="see `probescale doctor` for the heads that this model can have",
         )
     return getattr(transformers, name)
 
@@ -59,14 +59,14 @@ def find_stock_class(family: Family, config: PreTrainedConfig, head: Head, *, fi
 def build_on_meta(
     family: Family, config: PreTrainedConfig, head: Head = "none", classes: int = 2, *, field: str = "model.source"
 ) -> PreTrainedModel:
-    """The stock model on the meta device: shapes without memory."""
+    """The stock model on the meta device: it has shapes but takes no memory."""
     stock = find_stock_class(family, config, head, field=field)
     names = {number: str(number) for number in range(1 if head == "regression" else classes)}
     labels = {"id2label": names, "label2id": {name: number for number, name in names.items()}}
     config = type(config).from_dict({**config.to_dict(), **labels})
-    config._attn_implementation = "eager"  # every product shows as an operation
+    config._attn_implementation = "eager"  # so that every matrix product is counted
     try:
         with torch.device("meta"):
             return stock(config).eval()
-    except Exception as error:  # whatever the model class makes of sizes that do not fit together
+    except Exception as error:  # whatever the model class raises for sizes that do not fit together
         raise UserError(f"no model can be built from its config: {first_line(error)}", field=field) from error

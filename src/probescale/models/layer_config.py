@@ -1,4 +1,4 @@
-"""The config of a cut model: the layer count, and every setting that has one value a layer."""
+"""The config of a cut model: the layer count, and every setting with one value per layer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from transformers import PreTrainedConfig
 from probescale.models.family import Family
 
 C = TypeVar("C", bound=PreTrainedConfig)
-# Lists that may be as long as the stack by chance.
+# Lists that may have as many values as there are layers by chance.
 _NOT_PER_LAYER = ("architectures", "id2label", "label2id", "keys_to_ignore_at_inference", "bad_words_ids")
 
 
 def cut_config(config: C, family: Family, kept: Sequence[int], decoder: Sequence[int] | None = None) -> C:
-    """A copy for the model with these layers (numbered from 1), and these of a decoder (None: all of it)."""
+    """A copy of the config for these layers (numbered from 1) and these layers of a decoder (None: all)."""
     cut = copy.deepcopy(config)
     for name in per_layer_settings(config, family):
         values = getattr(config, name)
@@ -25,13 +25,13 @@ def cut_config(config: C, family: Family, kept: Sequence[int], decoder: Sequence
     if family.decoder:
         if decoder is not None:
             setattr(cut, family.decoder.layer_count_setting, len(decoder))
-        # The stock cache for generation asks for this name; T5's has another, and the encoder's count would be used.
+        # The generation cache reads this name. T5 has another one, and the encoder's count would be used instead.
         cut.decoder_layers = family.decoder.count_layers(cut)
     return cut
 
 
 def per_layer_settings(config: PreTrainedConfig, family: Family) -> list[str]:
-    """Names of settings with a value for every layer, such as layer_types."""
+    """Names of settings with one value per layer, such as layer_types."""
     layers = family.count_layers(config)
     return [
         name

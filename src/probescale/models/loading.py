@@ -1,4 +1,4 @@
-"""Models from a folder or a GGUF file: never from pickle unasked, and no weight left to chance unnoticed."""
+"""Load models from a folder or a GGUF file: no pickle unless allowed, and no weight silently left random."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import Any, cast
 import torch
 import transformers
 from accelerate import init_empty_weights
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.initialization import no_init_weights
 
 from probescale.errors import UserError, first_line
 from probescale.models.checkpoint import refuse_missing, refuse_unknown_layers, stored_dtype, weight_files
+from probescale.models.config_reading import read_folder_config
 from probescale.models.families import find_family
 from probescale.models.family import Family, backbone_prefix
 from probescale.models.heads import PROBLEM_TYPES, Head, find_stock_class, stock_class_name
@@ -26,12 +27,10 @@ from probescale.models.tokenizers import gguf_options, load_tokenizer
 from probescale.utils.progress import console, spinner
 from probescale.utils.sources import fetch_model_folder
 
-_IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
-
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Without the library's load reports and bars: what matters in them is checked here and raised."""
+    """Silence the library's load reports and progress bars: what matters in them is checked and raised here."""
     logging = transformers.logging
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
@@ -46,7 +45,7 @@ def quiet_transformers() -> Iterator[None]:
 
 @contextmanager
 def empty_weights() -> Iterator[None]:
-    """Models are built without memory for weights, and without the time to draw them at random."""
+    """Build models without memory for weights, and without drawing random ones."""
     with no_init_weights(), init_empty_weights(include_buffers=False):
         yield
 
@@ -58,28 +57,23 @@ class LoadedModel:
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     family: Family
-    source: str  # as the user gave it
-    fingerprint: str  # of the backbone's weights: another one after a cut, and after training
+    source: str  # as the user wrote it
+    fingerprint: str  # of the backbone's weights; changes with a cut and with training
 
     @property
     def layers(self) -> int:
         return self.family.count_layers(self.model.config)
 
     def __getstate__(self) -> dict[str, Any]:
-        """For another process, which describes the family itself: descriptions have functions in them."""
+        """Leave the family out for another process, which finds it again: descriptions contain functions."""
         return {name: value for name, value in vars(self).items() if name != "family"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state, family=find_family(state["model"].config))
 
 
-def read_config(source: str, revision: str | None = None, *, field: str = "model.source") -> PreTrainedConfig:
-    """The model's config alone: from the hub, nothing else is fetched."""
-    return read_folder_config(fetch_model_folder(source, revision, field=field, config_only=True), field=field)
-
-
 def check_local_model(source: str, *, allow_pickle: bool = False, field: str = "model.source") -> None:
-    """Refuse a local model whose tokenizer or weights cannot be read, without loading the weights."""
+    """Refuse a local model whose config, tokenizer or weight files cannot be read, without loading the weights."""
     folder = fetch_model_folder(source, field=field)
     load_tokenizer(folder, read_folder_config(folder, field=field), field=field)
     stored_dtype(weight_files(folder, allow_pickle=allow_pickle, field=field), field=field)
@@ -95,9 +89,9 @@ def load_classifier(
     allow_pickle: bool = False,
     field: str = "model.source",
 ) -> LoadedModel:
-    """The model with a new head for these labels or tags, drawn from the seed, whatever head the checkpoint has.
+    """The model with a new head for these labels or tags, initialized from the seed, whatever the checkpoint's head.
 
-    A regression head gives one number and has no labels: `names` is empty.
+    A regression head predicts one number and has no labels: `names` is empty.
     """
     folder = fetch_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
     config = read_folder_config(folder, field=field)
@@ -106,18 +100,18 @@ def load_classifier(
     stock = find_stock_class(family, config, head, field=field)
     names = ("number",) if head == "regression" else names
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
-    # A decoder's sentence head looks for the last token that is no padding.
+    # A decoder's sentence head reads the last token that is not padding.
     padding = {} if config.pad_token_id is not None else {"pad_token_id": tokenizer.pad_token_id}
-    # Said in any case: the checkpoint's own head may have been of another kind.
+    # Always set: the checkpoint's own head may have another problem type.
     kind = {"problem_type": PROBLEM_TYPES.get(head)}
-    # float32: a half-precision checkpoint would train in half precision without a word.
+    # float32: a half-precision checkpoint would silently train in half precision.
     options = {"ignore_mismatched_sizes": True, "dtype": torch.float32, **labels, **padding, **kind}
     model, info = _load(stock, folder, family, allow_pickle=allow_pickle, field=field, **options)
     new = {*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])}
     body = {n for n in new if n.startswith(backbone_prefix(model)) and ".pooler." not in n}
     refuse_missing(body, folder, family.stack, model, field=field)
     new |= {name for name in model.state_dict() if not name.startswith(backbone_prefix(model))}
-    _draw(model, family, new, seed)
+    _initialize(model, family, new, seed)
     cast("torch.nn.Module", model).to("cuda" if torch.cuda.is_available() else "cpu")
     return LoadedModel(model, tokenizer, family, source, compute_fingerprint(model, without=new))
 
@@ -131,7 +125,7 @@ def load_as_saved(
     dtype: torch.dtype | str = torch.float32,
     field: str = "MODEL",
 ) -> LoadedModel:
-    """The model in the class it was saved in, head included; `dtype="auto"` leaves its numbers as they are stored."""
+    """The model in the class it was saved in, including its head; `dtype="auto"` keeps the stored dtype."""
     folder = fetch_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
     config = read_folder_config(folder, field=field)
     family = find_family(config, field=field)
@@ -147,28 +141,27 @@ def load_as_saved(
         model, info = load(bare)  # the config names a head that the checkpoint does not have
     if info["missing_keys"] and all(name.startswith("pooler.") for name in info["missing_keys"]):
         del model
-        model, info = load(bare, add_pooling_layer=False)  # nor a pooler: do not invent one
+        model, info = load(bare, add_pooling_layer=False)  # nor a pooler: do not add a random one
     refuse_missing(set(info["missing_keys"]), folder, family.stack, model, field=field)
     if encoder_only and (family.decoder is None or family.decoder_layers(model) is not None):
-        raise UserError(
-            f"{config.model_type} models have no encoder as a stock class of its own", field="--encoder-only"
-        )
-    _tell_left_out(info["unexpected_keys"], model)
+        raise UserError(f"{config.model_type} models have no stock class for the encoder alone", field="--encoder-only")
+    _note_unused(info["unexpected_keys"], model)
     return LoadedModel(model, tokenizer, family, source, compute_fingerprint(model))
 
 
 def _saved_class(config: PreTrainedConfig, family: Family, folder: Path) -> type:
-    """The class that the config names; a GGUF file names none, and is made of a language model."""
+    """The class that the config names, or a class with or without language model head for this family."""
     names = config.architectures if isinstance(config.architectures, list) else []
     named = getattr(transformers, str(names[0]), None) if names and folder.suffix != ".gguf" else None
-    if isinstance(named, type) and issubclass(named, PreTrainedModel):  # other names of the library are no models
+    if isinstance(named, type) and issubclass(named, PreTrainedModel):  # not every name in the library is a model
         return named
     generates = family.pooling == "last" or family.decoder is not None
     known = stock_class_name(family, config, "lm" if generates else "none")
     return getattr(transformers, known or "", getattr(transformers, family.backbone_class))
 
 
-def _tell_left_out(unexpected: Iterable[str], model: PreTrainedModel) -> None:
+def _note_unused(unexpected: Iterable[str], model: PreTrainedModel) -> None:
+    """Tell the user about weights of the checkpoint that the class does not have."""
     names = sorted(name for name in unexpected if not name.endswith("position_ids"))
     if names:
         console.print(
@@ -178,7 +171,7 @@ def _tell_left_out(unexpected: Iterable[str], model: PreTrainedModel) -> None:
 
 
 def compute_fingerprint(model: PreTrainedModel, without: Collection[str] = ()) -> str:
-    """sha256 over names and values of the backbone's weights, whatever head sits on it and however they are stored."""
+    """sha256 over names and values of the backbone's weights, independent of the head and of the stored dtype."""
     digest = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         if name.startswith(backbone_prefix(model)) and name not in without:
@@ -187,8 +180,8 @@ def compute_fingerprint(model: PreTrainedModel, without: Collection[str] = ()) -
     return digest.hexdigest()
 
 
-def _draw(model: PreTrainedModel, family: Family, names: Collection[str], seed: int) -> None:
-    """Give these weights the values that the seed draws for a new model (of one layer: the layers are not needed)."""
+def _initialize(model: PreTrainedModel, family: Family, names: Collection[str], seed: int) -> None:
+    """Set these weights to the random values of a new model with this seed (with one layer: others are not needed)."""
     config = cut_config(model.config, family, (1,))
     transformers.set_seed(seed)
     drawn = type(model)(config).state_dict()
@@ -197,51 +190,10 @@ def _draw(model: PreTrainedModel, family: Family, names: Collection[str], seed: 
             model.state_dict()[name].copy_(drawn[name])
 
 
-def read_folder_config(folder: Path, *, field: str) -> PreTrainedConfig:
-    """The config of a model folder or a GGUF file."""
-    place, options = gguf_options(folder, field=field)
-    try:
-        config = AutoConfig.from_pretrained(place, local_files_only=True, trust_remote_code=False, **options)
-    except Exception as error:  # whatever the library makes of a wrong file
-        if "remote code" in str(error) or "custom code" in str(error):
-            raise UserError(
-                f"{folder} needs Python code that comes with the model; code of others is never run",
-                field=field,
-                hint="use a model whose class is part of transformers; see `probescale list families`",
-            ) from error
-        reason = " ".join(str(error).split()).split(". ")[0]
-        raise UserError(
-            f"{folder} has a config that transformers refuses: {reason}",
-            field=field,
-            hint="see `probescale list families` for what is supported",
-        ) from error
-    _refuse_foreign(config, folder, field=field)
-    return config
-
-
-def _refuse_foreign(config: PreTrainedConfig, folder: Path, *, field: str) -> None:
-    """A config can name code on the hub that computes its attention, which transformers would fetch and run; and a file
-    of weights that nobody looked at."""
-    parts = [config, *(value for value in vars(config).values() if isinstance(value, PreTrainedConfig))]
-    named = [str(getattr(part, name, "")) for part in parts for name in _IMPLEMENTATIONS]
-    if foreign := [name for name in named if "/" in name]:
-        raise UserError(
-            f"{folder} asks for code from the hub, {foreign[0]}; code of others is never run",
-            field=field,
-            hint="take attn_implementation out of its config.json",
-        )
-    if elsewhere := getattr(config, "transformers_weights", None):
-        raise UserError(
-            f'{folder} has its weights in "{elsewhere}"',
-            field=field,
-            hint="call the file model.safetensors, and take transformers_weights out of config.json",
-        )
-
-
 def _load(
     cls: type, folder: Path, family: Family, *, allow_pickle: bool, field: str, **options: object
 ) -> tuple[PreTrainedModel, dict[str, Iterable[str]]]:
-    """from_pretrained, with its complaints as errors."""
+    """from_pretrained, with unknown layers and all faults as errors."""
     files = weight_files(folder, allow_pickle=allow_pickle, field=field)
     place, gguf = gguf_options(folder, field=field)
     if not gguf:
@@ -256,7 +208,7 @@ def _load(
                 **gguf,
                 **options,
             )
-    except Exception as error:  # whatever the library makes of wrong or broken files
+    except Exception as error:  # whatever the library raises for broken files
         raise UserError(f"{folder} cannot be loaded: {first_line(error)}", field=field) from error
     refuse_unknown_layers(info["unexpected_keys"], family, loaded, folder, field=field)
     return loaded.eval(), info

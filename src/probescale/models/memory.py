@@ -1,4 +1,4 @@
-"""Memory: what a long pass frees goes back to the system, and a batch that does not fit is worked through in parts."""
+"""Save memory: split batches that do not fit, and return freed memory to the system."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ T = TypeVar("T")
 
 
 class BatchSplitter:
-    """Into how many parts a batch is cut: one, until memory runs out; then twice as many, from there on."""
+    """Splits batches into parts: one part, until memory runs out; then twice as many, for all later batches."""
 
     def __init__(self) -> None:
         self.count = 1
 
     def run(
         self,
-        texts: Sequence[int] | np.ndarray,  # of the batch: their numbers, from 0
-        tokens: int,  # of each of them, padded
+        texts: Sequence[int] | np.ndarray,  # indices, from 0, of the batch's texts
+        tokens: int,  # of each text, with padding
         work: Callable[[slice], T],
         undo: Callable[[], None] = lambda: None,
     ) -> list[T]:
-        """What `work` makes of every part, in order. Where memory runs out, the batch is undone and begun again."""
+        """The results of `work` for every part, in order. When memory runs out: `undo`, and begin the batch again."""
         while True:
-            part, found = slice(0, 0), list[T]()
+            part, results = slice(0, 0), list[T]()
             try:
                 for part in self._parts(len(texts)):
-                    found.append(work(part))
-                return found
+                    results.append(work(part))
+                return results
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
                 if part.stop - part.start <= 1:
                     raise _too_long(int(texts[part.start]) + 1, tokens) from error
-            # Only here: while it is handled, the error holds what was computed until then.
-            found.clear()
+            # Outside of the handler: there, the error still holds what was computed.
+            results.clear()
             undo()
             release_memory()
             self.count *= 2
-            _tell()
+            _announce()
 
     def _parts(self, size: int) -> list[slice]:
         step = -(-size // self.count)
@@ -56,28 +56,28 @@ class BatchSplitter:
 
 
 @cache
-def _tell() -> None:
-    """Once."""
-    console.print("memory is too small for a whole batch: batches are worked through in parts from here on")
+def _announce() -> None:
+    """Tell the user, once per process."""
+    console.print("note: not enough memory for a full batch; batches are split into parts from here on")
 
 
 def _too_long(text: int, tokens: int) -> MachineError:
     return MachineError(
-        f"there is not enough memory for text {text} alone, {tokens} tokens with its padding",
+        f"there is not enough memory for text {text} alone, {tokens} tokens with padding",
         field="model.max_length",
         hint=MEMORY_HINT,
     )
 
 
 @cache
-def _trim() -> object:
-    """glibc's malloc_trim, where there is one."""
+def _malloc_trim() -> object:
+    """glibc's malloc_trim, where it exists."""
     return getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
 
 
 def release_memory() -> None:
-    """Activations of many shapes leave holes that glibc keeps: hundreds of MB over a long pass, none after this."""
-    trim = _trim()
+    """Return freed memory to the system: activations of many shapes leave gaps that glibc keeps, hundreds of MB."""
+    trim = _malloc_trim()
     if callable(trim):
         trim(0)
-    torch.cuda.empty_cache()  # nothing where there is no GPU
+    torch.cuda.empty_cache()  # does nothing without a GPU

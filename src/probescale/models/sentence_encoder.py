@@ -1,4 +1,4 @@
-"""What makes a model a sentence encoder: sentence-transformers' modules beside it, such as the pooling."""
+"""Sentence encoders: the modules of sentence-transformers in a model folder, such as the pooling."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from probescale.utils.files import read_json, write_json
 
 MODULES = "modules.json"
 SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json")
-OWN = "sentence_transformers."  # modules of other packages would bring code of their own
-KINDS = (".json", ".safetensors", ".txt")  # no pickles
+TRUSTED_PREFIX = "sentence_transformers."  # modules of other packages would execute their code
+COPIED_SUFFIXES = (".json", ".safetensors", ".txt")  # no pickles
 
 
 def is_sentence_encoder(folder: Path) -> bool:
@@ -20,12 +20,12 @@ def is_sentence_encoder(folder: Path) -> bool:
 
 
 def copy_modules(source: Path, target: Path) -> list[str]:
-    """Copy every module but the transformer, which the target has already; their names."""
+    """Copy every module but the transformer, which the target already has; returns their class names."""
     modules = check_modules(source)
     for place, module in enumerate(modules[1:], 1):
         folder = source / module["path"]
         if folder.is_dir():
-            names = [path for path in folder.iterdir() if path.suffix in KINDS and path.is_file()]
+            names = [path for path in folder.iterdir() if path.suffix in COPIED_SUFFIXES and path.is_file()]
             (target / module["path"]).mkdir(parents=True, exist_ok=True)
             for path in names:
                 shutil.copyfile(path, target / module["path"] / path.name)
@@ -38,21 +38,22 @@ def copy_modules(source: Path, target: Path) -> list[str]:
 
 
 def check_modules(source: Path) -> list[dict[str, Any]]:
-    """What modules.json says; refused where it names code of others, or leads out of the folder."""
+    """The entries of modules.json; refused if they name other packages' code or a path outside the folder."""
     modules = read_json(source / MODULES, field="MODEL")
-    good = isinstance(modules, list) and all(
-        isinstance(one, dict) and isinstance(one.get("path"), str) and isinstance(one.get("type"), str)
-        for one in modules
+    well_formed = isinstance(modules, list) and all(
+        isinstance(module, dict) and isinstance(module.get("path"), str) and isinstance(module.get("type"), str)
+        for module in modules
     )
-    if not good or not modules or "Transformer" not in modules[0]["type"]:
-        raise UserError(f"{source / MODULES} is no list of modules that begins with a transformer", field="MODEL")
-    for one in modules:
-        if not one["type"].startswith(OWN):
+    if not well_formed or not modules or "Transformer" not in modules[0]["type"]:
+        raise UserError(f"{source / MODULES} is not a list of modules that begins with a transformer", field="MODEL")
+    for module in modules:
+        if not module["type"].startswith(TRUSTED_PREFIX):
             raise UserError(
-                f"{source / MODULES} names {one['type']}, code of others, which is never run", field="MODEL"
+                f"{source / MODULES} names {module['type']}; code that ships with a model is never executed",
+                field="MODEL",
             )
-    for one in modules[1:]:
-        path = PurePosixPath(one["path"])
-        if path.is_absolute() or ".." in path.parts or "\\" in one["path"] or not path.parts:
-            raise UserError(f'{source / MODULES} leads to "{path}", out of the folder', field="MODEL")
+    for module in modules[1:]:
+        path = PurePosixPath(module["path"])
+        if path.is_absolute() or ".." in path.parts or "\\" in module["path"] or not path.parts:
+            raise UserError(f'{source / MODULES} names "{path}", which is outside the folder', field="MODEL")
     return modules

@@ -1,4 +1,4 @@
-"""Shapes of well-known checkpoints: their config by name, for questions that need neither weights nor a network."""
+"""Built-in configs of well-known checkpoints, for questions that need neither weights nor a network."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ORGANISATIONS = (
 
 @cache
 def _entries() -> dict[str, dict[str, Any] | str]:
-    """What `shapes.yaml` says: the shape of a name, or the name it is an alias of."""
+    """The contents of shapes.yaml: for each name its settings, or the name that it is an alias of."""
     return YAML(typ="safe").load(
         resources.files("probescale.models").joinpath("shapes.yaml").read_text(encoding="utf-8")
     )
@@ -28,11 +28,12 @@ def _entries() -> dict[str, dict[str, Any] | str]:
 
 @cache
 def _spelling() -> dict[str, str]:
+    """Lower-case name -> name as in shapes.yaml."""
     return {name.lower(): name for name in _entries()}
 
 
 def list_shapes() -> list[str]:
-    """All names with a built-in shape, aliases among them, in alphabetical order.
+    """All names with a built-in config, including aliases, in alphabetical order.
 
     >>> list_shapes()[:3]
     ['all-MiniLM-L6-v2', 'bart-base', 'bart-large']
@@ -41,23 +42,24 @@ def list_shapes() -> list[str]:
 
 
 def canonical_name(name: str) -> str | None:
-    """The name as it stands in shapes.yaml, whatever its case, alias or organisation; None for an unknown one."""
+    """The name as in shapes.yaml, for any case, alias or known organisation; None for an unknown name."""
     organisation, _, plain = name.lower().rpartition("/")
     known = _spelling().get(plain)
-    if known is None or (organisation and organisation not in _ORGANISATIONS):  # others give the same names to others
+    # A model of this name by another owner is another model.
+    if known is None or (organisation and organisation not in _ORGANISATIONS):
         return None
-    shape = _entries()[known]
-    return shape if isinstance(shape, str) else known
+    entry = _entries()[known]
+    return entry if isinstance(entry, str) else known
 
 
 def built_in_config(name: str) -> PreTrainedConfig | None:
-    """A new config of this checkpoint; None for an unknown name."""
+    """A new config of a well-known checkpoint; None for an unknown name."""
     known = canonical_name(name)
     if known is None:
         return None
-    shape = _entries()[known]
-    assert isinstance(shape, dict), f"{known} is an alias of an alias"
+    settings = _entries()[known]
+    assert isinstance(settings, dict), f"{known} is an alias of an alias"
 
-    from transformers import AutoConfig  # seconds; listing the names does without
+    from transformers import AutoConfig  # takes seconds; listing the names does not need it
 
-    return AutoConfig.for_model(**shape)
+    return AutoConfig.for_model(**settings)

@@ -9,9 +9,10 @@ from typing import Any
 
 from probescale.errors import UserError
 from probescale.models.attention_heads import check_head_count, choose_heads, keep_heads
+from probescale.models.config_reading import read_config
 from probescale.models.counting import count_parameters
 from probescale.models.families import find_family
-from probescale.models.loading import LoadedModel, load_as_saved, read_config
+from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.memory import release_memory
 from probescale.models.proof.comparison import prepare_proof, prove_folder
 from probescale.models.proof.reference import compute_head_reference, compute_layer_reference
