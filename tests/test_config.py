@@ -198,8 +198,8 @@ def test_set_that_cannot_be_applied(raw, assignment):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "holds no settings"),
-        ("- a\n- b\n", "holds no settings"),
+        ("", "has no settings"),
+        ("- a\n- b\n", "has no settings"),
         ("seed: 1\nseed: 2\n", "duplicate key"),
         ("seed: [1\n", "not valid YAML"),
         ("seed: 2001-99-99\n", "not valid YAML"),

@@ -9,11 +9,11 @@ from typing import TypeVar
 from probescale.utils.sanitize import redact_secrets
 
 T = TypeVar("T")
-MAX_LENGTH = 2000  # letters of a message; what it quotes may be a megabyte
+MAX_LENGTH = 2000  # characters of a message; a value that it quotes may be a megabyte
 
 
 class ProbeScaleError(Exception):
-    """Base of everything this package raises on purpose.
+    """Base of all errors that this package raises on purpose.
 
     >>> print(UserError("5 is more than the model's 4 layers", field="selection.k", hint="choose 1 to 4"))
     selection.k: 5 is more than the model's 4 layers
@@ -31,6 +31,7 @@ class ProbeScaleError(Exception):
 
 
 def _shorten(text: str) -> str:
+    """The text, without its middle if it is too long."""
     return text if len(text) <= MAX_LENGTH else f"{text[: MAX_LENGTH // 2]} ... {text[-MAX_LENGTH // 2 :]}"
 
 
@@ -39,41 +40,41 @@ class UserError(ProbeScaleError):
 
 
 class MachineError(ProbeScaleError):
-    """The machine ran out of something. The exit code is 1, and work that was begun stays, to be gone on with."""
+    """The machine ran out of disk, memory or open files. Exit code 1; the same command resumes partial work."""
 
 
-class Problems(UserError):  # noqa: N818 - several of them
+class Problems(UserError):  # noqa: N818 - a plural
     """Several user errors, reported together."""
 
     def __init__(self, problems: Iterable[UserError]) -> None:
         self.problems = list(problems)
         super().__init__(f"{len(self.problems)} problems")
-        self.message = "\n".join(str(problem) for problem in self.problems)  # as long as it takes
+        self.message = "\n".join(str(problem) for problem in self.problems)  # all of them, however long
 
 
-NOT_UNDERSTOOD = "nothing was written; this model's build is not understood yet"
+UNSUPPORTED_HINT = "nothing was written; this architecture is not supported yet"
 
 
-class ProofFailed(UserError):  # noqa: N818 - what happened
-    """A cut that does not answer as it should. Nothing is written."""
+class ProofFailed(UserError):  # noqa: N818 - says what happened
+    """A cut model whose outputs differ from the reference. Nothing is written."""
 
-    def __init__(self, message: str, *, hint: str = NOT_UNDERSTOOD) -> None:
+    def __init__(self, message: str, *, hint: str = UNSUPPORTED_HINT) -> None:
         super().__init__(message, field="proof", hint=hint)
 
 
 def first_line(error: BaseException) -> str:
-    """What a library's error says, in one line; its name where it says nothing."""
+    """The first line of an error's message; its class name where the message is empty."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """' Did you mean "top_k"?', or nothing when no known name is near."""
-    near = get_close_matches(name, list(known), n=1)
-    return f' Did you mean "{near[0]}"?' if near else ""
+    """' Did you mean "top_k"?', or an empty text if no known name is similar."""
+    similar = get_close_matches(name, list(known), n=1)
+    return f' Did you mean "{similar[0]}"?' if similar else ""
 
 
 def lookup(registry: Mapping[str, T], name: str, *, field: str) -> T:
-    """The entry of a registry, or an error that lists what there is."""
+    """The entry of a registry, or an error that lists its names."""
     if name in registry:
         return registry[name]
     raise UserError(

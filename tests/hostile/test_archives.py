@@ -91,7 +91,7 @@ def test_packed_in_another_way(tmp_path):
     path = tmp_path / "evil-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("evil/model/config.json", "{}")
-    refused(path, "packed in a way that wheels do not have")
+    refused(path, "in a compression that wheels do not use")
 
 
 def test_a_gzipped_bomb(tmp_path, monkeypatch):

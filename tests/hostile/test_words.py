@@ -111,14 +111,14 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (BOMB + "compare: *a9\n", "aliases that stand for more"),
-        ("a: &a [*a]\n", "aliases that stand for more"),
+        (BOMB + "compare: *a9\n", "aliases that expand to more"),
+        ("a: &a [*a]\n", "aliases that expand to more"),
         ("a: " + "[" * 800, "is not valid YAML"),
         ("a: !!python/object/apply:os.system [touch executed]\n", "is not valid YAML"),
         ("a: !!python/name:os.system\n", "is not valid YAML"),
         ("a: !!bool maybe\n", "is not valid YAML"),
         ("a: !!int ''\n", "is not valid YAML"),
-        ("# " + "x" * 1_000_001, "which no configuration has"),
+        ("# " + "x" * 1_000_001, "too much for a configuration"),
     ],
 )
 def test_hostile_yaml(tmp_path, monkeypatch, text, says):
@@ -132,7 +132,7 @@ def test_hostile_yaml(tmp_path, monkeypatch, text, says):
 def test_hostile_assignments():
     with pytest.raises(UserError, match="is not valid YAML"):
         set_value({}, "a=!!python/object/apply:os.system [true]")
-    with pytest.raises(UserError, match="aliases that stand for more"):
+    with pytest.raises(UserError, match="aliases that expand to more"):
         set_value({}, "a=&a [*a]")
 
 

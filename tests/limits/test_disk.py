@@ -75,7 +75,7 @@ def test_a_cut_that_does_not_fit_leaves_nothing(cli, model_folder, tmp_path):
     with limited(resource.RLIMIT_FSIZE, 50_000):
         found = cli("extract", model_folder("bert"), "--keep", "1,2", "--out", tmp_path / "cut")
     assert found.code == 1
-    assert f"{tmp_path / 'cut'}: a file would be larger" in found.err
+    assert f"{tmp_path / 'cut'}: a file would exceed the size limit" in found.err
     assert "then run the same command again" in found.err
     assert list(tmp_path.iterdir()) == []
 

@@ -39,7 +39,7 @@ WITHOUT_MEMORY = {
 def test_a_file_that_may_not_grow(library, tmp_path):
     with limited(resource.RLIMIT_FSIZE, 1000), pytest.raises(MachineError) as found, report_shortage(Path("here")):
         WRITES[library](tmp_path / "file.npy")
-    what = "the disk is full" if library == "numpy" else "a file would be larger than files may be here"
+    what = "the disk is full" if library == "numpy" else "a file would exceed the size limit"
     assert str(found.value).startswith(f"here: {what}\n  next: ")
 
 

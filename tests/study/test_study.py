@@ -119,7 +119,7 @@ def test_a_broken_cell_is_named_and_the_others_are_told(whole, tmp_path):
     for page in ("report.md", "report.html"):
         assert f"{study.cells[0].name} failed" in (folder / page).read_text()
     assert list(results.broken) == [study.cells[0].name]
-    assert "metrics.json is not as it was written" in results.broken[study.cells[0].name]
+    assert "metrics.json is damaged" in results.broken[study.cells[0].name]
     assert [row.strategy for row in results.rows] == ["original", "top_k"]
 
 

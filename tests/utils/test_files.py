@@ -1,4 +1,4 @@
-"""Results on disk that somebody, or a failing disk, has changed."""
+"""Results on disk that were changed by hand, or by a failing disk."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def test_a_damaged_result_is_named(tmp_path, text):
     Found(value=1.5).save(tmp_path / "found.json")
     assert Found.load(tmp_path / "found.json") == Found(value=1.5)
     (tmp_path / "found.json").write_bytes(text)
-    with pytest.raises(UserError, match=r"found.json is not as it was written") as refused:
+    with pytest.raises(UserError, match=r"found.json is damaged") as refused:
         Found.load(tmp_path / "found.json")
     assert "remove it" in refused.value.hint

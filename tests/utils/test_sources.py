@@ -63,11 +63,11 @@ def test_without_a_hash_the_error_gives_it(wheel):
 @pytest.mark.parametrize(
     ("source", "says"),
     [
-        ("pypi:tiny-data==9.9/rows.csv#sha256=" + "0" * 64, "pip could not fetch tiny-data==9.9"),
-        ("pypi:tiny-data/rows.csv", "is not a place inside a wheel"),
-        ("pypi:tiny-data==1.0", "is not a place inside a wheel"),
-        ("pypi:tiny-data==1.0//etc/hostname#sha256=" + "0" * 64, "is not a place inside a wheel"),
-        ("pypi:tiny-data==1.0/../../x#sha256=" + "0" * 64, "is not a place inside a wheel"),
+        ("pypi:tiny-data==9.9/rows.csv#sha256=" + "0" * 64, "pip could not download tiny-data==9.9"),
+        ("pypi:tiny-data/rows.csv", "is not a path inside a wheel"),
+        ("pypi:tiny-data==1.0", "is not a path inside a wheel"),
+        ("pypi:tiny-data==1.0//etc/hostname#sha256=" + "0" * 64, "is not a path inside a wheel"),
+        ("pypi:tiny-data==1.0/../../x#sha256=" + "0" * 64, "is not a path inside a wheel"),
         ("data/trian.json", "does not exist"),
         ("./nowhere", "does not exist"),
         ("data/train.csv", "does not exist"),

@@ -1,1 +1,1 @@
-"""Tools that know nothing of models or tasks: files, sources, processes, progress."""
+"""General tools, independent of models and tasks: files, sources, processes, progress."""

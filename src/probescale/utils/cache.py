@@ -1,4 +1,4 @@
-"""`probescale cache`: what is kept on disk between runs, how large it is, and how to be rid of it."""
+"""The cache on disk: list its entries, remove them, keep it within a size limit."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from filelock import FileLock
 from probescale.errors import UserError
 from probescale.utils.sources import cache_dir, features_dir, packages_dir, try_lock
 
-GIGABYTES = 20  # that the cache may take
-IN_USE = 3600  # seconds: what a process used so lately, it may still read
+DEFAULT_LIMIT = 20  # gigabytes
+IN_USE = 3600  # seconds: a process may still read an entry that was used so recently
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """One line of `probescale cache list`."""
 
     name: str
@@ -28,53 +28,53 @@ class Entry:
     used: float  # seconds since the epoch
 
 
-def list_entries() -> list[Entry]:
-    """What the cache holds, last used first: representations, unfinished ones, and fetched packages."""
-    found = []
+def list_entries() -> list[CacheEntry]:
+    """All entries, most recently used first: representations, unfinished representations, and packages."""
+    listed = []
     for folder in [*_folders(features_dir()), *_folders(packages_dir())]:
         try:
             files = [file.stat() for file in folder.rglob("*") if file.is_file()]
             used = max((file.st_mtime for file in files), default=folder.stat().st_mtime)
             size = sum(file.st_size for file in files)
-            found.append(Entry(str(folder.relative_to(cache_dir())), _about(folder), size, used))
+            listed.append(CacheEntry(str(folder.relative_to(cache_dir())), _describe(folder), size, used))
         except FileNotFoundError:
             continue  # another process has just finished or removed it
-    return sorted(found, key=lambda entry: -entry.used)
+    return sorted(listed, key=lambda entry: -entry.used)
 
 
 def remove_entries(older_than_days: float = 0) -> tuple[int, int]:
-    """Remove entries not used for so long; (entries, bytes). An entry that is being computed stays."""
+    """Remove entries that were not used for so many days, except those in use; returns (entries, bytes)."""
     old = [entry for entry in list_entries() if entry.used <= time.time() - older_than_days * 86_400]
-    gone = [entry for entry in old if _remove(entry)]
-    return len(gone), sum(entry.size for entry in gone)
+    removed = [entry for entry in old if _remove(entry)]
+    return len(removed), sum(entry.size for entry in removed)
 
 
 def enforce_limit(limit: int | None = None) -> None:
-    """Remove what was not used for longest, until the cache is no larger; what was used lately stays in any case."""
-    most = cache_limit() if limit is None else limit
+    """Remove the least recently used entries until the cache fits its limit; entries in use always stay."""
+    limit = cache_limit() if limit is None else limit
     total = 0
-    for entry in list_entries():  # last used first
+    for entry in list_entries():  # most recently used first
         total += entry.size
-        if total > most and entry.used < time.time() - IN_USE and _remove(entry):
+        if total > limit and entry.used < time.time() - IN_USE and _remove(entry):
             total -= entry.size
 
 
 def cache_limit() -> int:
-    """$PROBESCALE_CACHE_LIMIT in gigabytes."""
-    said = os.environ.get("PROBESCALE_CACHE_LIMIT", str(GIGABYTES))
+    """The largest size of the cache in bytes, from $PROBESCALE_CACHE_LIMIT in gigabytes."""
+    text = os.environ.get("PROBESCALE_CACHE_LIMIT", str(DEFAULT_LIMIT))
     try:
-        wanted = float(said)
+        gigabytes = float(text)
     except ValueError:
-        wanted = -1.0
-    if not 0 <= wanted < float("inf"):
+        gigabytes = -1.0
+    if not 0 <= gigabytes < float("inf"):
         raise UserError(
-            f'"{said}" is not a size', field="PROBESCALE_CACHE_LIMIT", hint="give a number of gigabytes, such as 20"
+            f'"{text}" is not a size', field="PROBESCALE_CACHE_LIMIT", hint="give a number of gigabytes, such as 20"
         )
-    return round(wanted * 1e9)
+    return round(gigabytes * 1e9)
 
 
-def _remove(entry: Entry) -> bool:
-    """Unless another process has it."""
+def _remove(entry: CacheEntry) -> bool:
+    """Remove an entry, unless another process holds its lock; returns whether it is gone."""
     folder = cache_dir() / entry.name
     lock = FileLock(folder.parent / f"{folder.name.removesuffix('.partial')}.lock")
     if not try_lock(lock):
@@ -90,7 +90,8 @@ def _folders(root: Path) -> list[Path]:
     return [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
 
 
-def _about(folder: Path) -> str:
+def _describe(folder: Path) -> str:
+    """What an entry holds, for people."""
     if folder.name.endswith(".partial"):
         return "unfinished"
     manifest = folder / "manifest.json"

@@ -1,7 +1,7 @@
-"""Several processes on one command, as torchrun (on CPUs) or `accelerate launch` (on GPUs) start them.
+"""Run one command in several processes, as torchrun (on CPUs) or `accelerate launch` (on GPUs) starts them.
 
-The first process runs the command. The others wait for work that can be shared, do their part of it, and leave when the
-first one is done. If the first one fails, its launcher ends them all.
+The main process runs the command. The others wait for work that can be shared, do their part of it, and exit when the
+main process is done. If the main process fails, the launcher ends all of them.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from torch import nn
 
 P = ParamSpec("P")
-Given = TypeVar("Given")
-Found = TypeVar("Found")
-TIMEOUT = timedelta(days=30)  # the others wait while the first one probes, or reads its data
-_joined = False  # this process leads or follows; a program of others that was launched so does neither
-_sharing = False
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+TIMEOUT = timedelta(days=30)  # the others wait while the main process probes, or reads data
+_joined = False  # this process is one of ours; a program that only imports us may be launched in the same way
+_in_shared_call = False
 
 
 def world_size() -> int:
-    """How many processes the launcher started."""
+    """The number of processes that the launcher started."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def process_count() -> int:
-    """How many processes work together."""
+    """The number of processes that work together on this command."""
     return world_size() if _joined else 1
 
 
@@ -41,60 +41,60 @@ def is_main_process() -> bool:
 
 
 def in_shared_call() -> bool:
-    """Whether all processes are in the same call, which run_on_all() began."""
-    return _sharing
+    """Whether all processes are in the same call, started by run_on_all()."""
+    return _in_shared_call
 
 
-def run_on_all(function: Callable[P, Found], *given: P.args, **named: P.kwargs) -> Found:
-    """Call it in all processes at once; in the first one, what its call gives. Functions of modules only."""
-    global _sharing
-    if process_count() == 1 or _sharing:
-        return function(*given, **named)
-    _tell((function, given, named))
-    _sharing = True
+def run_on_all(function: Callable[P, Result], *args: P.args, **kwargs: P.kwargs) -> Result:
+    """Call a module-level function in all processes at once; returns the result of the main process."""
+    global _in_shared_call
+    if process_count() == 1 or _in_shared_call:
+        return function(*args, **kwargs)
+    _broadcast((function, args, kwargs))
+    _in_shared_call = True
     try:
-        return function(*given, **named)
+        return function(*args, **kwargs)
     finally:
-        _sharing = False
+        _in_shared_call = False
 
 
-def map_over_processes(work: Callable[[Given], Found], items: Iterable[Given]) -> Iterator[Found]:
-    """work(item) for every item, in order; in a shared call every process does its part, and all get everything."""
-    if not _sharing:
+def map_over_processes(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """work(item) for every item, in order. In a shared call each process does its part, and all get all results."""
+    if not _in_shared_call:
         yield from map(work, items)
         return
     from accelerate.utils import gather_object
 
-    own, rest = int(os.environ["RANK"]), iter(items)
+    rank, rest = int(os.environ["RANK"]), iter(items)
     while group := list(islice(rest, process_count())):
-        yield from gather_object([work(group[own])] if own < len(group) else [])
+        yield from gather_object([work(group[rank])] if rank < len(group) else [])
 
 
-def broadcast_from_main(said: bool) -> bool:
-    """In a shared call, what the first process says, in all of them."""
-    if not _sharing:
-        return said
+def broadcast_from_main(value: bool) -> bool:
+    """In a shared call, the main process's value in all processes."""
+    if not _in_shared_call:
+        return value
     from accelerate.utils import broadcast_object_list
 
-    heard = [said]
-    broadcast_object_list(heard)
-    return heard[0]
+    received = [value]
+    broadcast_object_list(received)
+    return received[0]
 
 
 def move_to_own_device(model: nn.Module) -> None:
-    """What came from another process is where that one had it."""
-    if _sharing:
+    """In a shared call, move a model from the main process's device to that of this process."""
+    if _in_shared_call:
         model.to(_state().device)
 
 
 @contextmanager
 def main_process() -> Iterator[None]:
-    """Around the first process's command: at its good end the others may go."""
+    """Wraps the main process's command: when it ends without an error, the other processes may exit."""
     global _joined
     code: object = 0
     _joined = True
     if process_count() > 1:
-        _state()  # before a library makes one that knows of this process alone
+        _state()  # before a library creates one for this process alone
     try:
         yield
     except SystemExit as ended:
@@ -105,36 +105,36 @@ def main_process() -> Iterator[None]:
         raise
     finally:
         if process_count() > 1 and not code:
-            _tell(None)
+            _broadcast(None)
         _joined = False
 
 
 def serve_main_process() -> None:
-    """Do one's part of whatever the first process shares, until it is done."""
-    global _joined, _sharing
+    """Run every function that the main process shares, until it is done."""
+    global _joined, _in_shared_call
     from accelerate.utils import broadcast_object_list
 
     from probescale.utils.progress import console
 
-    console.quiet = True  # one voice is enough
+    console.quiet = True  # only the main process prints
     _joined = True
     _state()
     while True:
-        heard: list[Any] = [None]
-        broadcast_object_list(heard)
-        if heard[0] is None:
+        received: list[Any] = [None]
+        broadcast_object_list(received)
+        if received[0] is None:
             return
-        function, given, named = heard[0]
-        _sharing = True
-        function(*given, **named)
-        _sharing = False
+        function, args, kwargs = received[0]
+        _in_shared_call = True
+        function(*args, **kwargs)
+        _in_shared_call = False
 
 
-def _tell(what: object) -> None:
+def _broadcast(message: object) -> None:
     from accelerate.utils import broadcast_object_list
 
     _state()
-    broadcast_object_list([what])
+    broadcast_object_list([message])
 
 
 def _state():  # noqa: ANN202 - accelerate's, imported when it is needed
@@ -144,7 +144,7 @@ def _state():  # noqa: ANN202 - accelerate's, imported when it is needed
     state = PartialState(cpu=not torch.cuda.is_available(), timeout=TIMEOUT)
     if state.num_processes != process_count():
         raise UserError(
-            f"{process_count()} processes were started, and {state.num_processes} found each other",
+            f"{process_count()} processes were started, but {state.num_processes} are connected",
             hint="start them with torchrun on CPUs, with `accelerate launch` on GPUs",
         )
     return state

@@ -1,4 +1,4 @@
-"""Writing that is never half done, and that never takes away what is not ours."""
+"""Write files and folders atomically, and never replace what this package did not write."""
 
 from __future__ import annotations
 
@@ -36,27 +36,29 @@ class Record(BaseModel):
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise UserError(
-                f"{path} is not as it was written: {first_line(error)}",
-                hint="remove it, and give the same command again",
+                f"{path} is damaged: {first_line(error)}",
+                hint="remove it, and run the same command again",
             ) from error
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside the target, then rename over it."""
+    """Write a text file atomically: to a temporary file, which then replaces the target."""
     with atomic_file(path) as partial:
         partial.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, data: Any) -> None:  # noqa: ANN401 - any JSON value
+    """Write a JSON file atomically."""
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path, *, field: str) -> Any:  # noqa: ANN401
+    """The contents of a JSON file, or an error that names the field."""
     try:
         text = path.read_text(encoding="utf-8")
         data = json.loads(text)
         if "\\ud" in text.lower():
-            json.dumps(data, ensure_ascii=False).encode()  # half of a character could not be written again
+            json.dumps(data, ensure_ascii=False).encode()  # half a surrogate pair could not be written again
         return data
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}", field=field) from error
@@ -64,15 +66,15 @@ def read_json(path: Path, *, field: str) -> Any:  # noqa: ANN401
 
 @contextmanager
 def atomic_file(target: Path) -> Iterator[Path]:
-    """A file to write that takes the target's name only when the block ends without an error."""
+    """A temporary file that takes the target's name when the block ends without an error."""
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target)
-    partial = _beside(target, "new")
+    partial = _temporary_path(target, "new")
     try:
         yield partial
         partial.replace(target)
     except OSError as error:
-        error.filename = error.filename or str(target)  # a full disk does not say where
+        error.filename = error.filename or str(target)  # the error of a full disk has no file name
         raise
     finally:
         partial.unlink(missing_ok=True)
@@ -80,9 +82,9 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def atomic_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill that takes the target's name only when the block ends without an error."""
+    """A temporary folder that takes the target's name when the block ends without an error."""
     remove_leftovers(target)
-    partial = _beside(target, "new")
+    partial = _temporary_path(target, "new")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
@@ -93,8 +95,8 @@ def atomic_folder(target: Path) -> Iterator[Path]:
 
 
 def replace_folder(folder: Path, target: Path) -> None:
-    """The folder takes the target's name. What had it before is there until then, and never half gone."""
-    old = _beside(target, "old")
+    """Give the folder the target's name. A folder of that name stays complete until then."""
+    old = _temporary_path(target, "old")
     if target.exists():
         target.rename(old)
     folder.rename(target)
@@ -102,15 +104,18 @@ def replace_folder(folder: Path, target: Path) -> None:
 
 
 def remove_folder(folder: Path, beside: Path | None = None) -> None:
-    """It is there, or it is not: half of it never has its name. `beside`: where it is taken apart."""
-    old = _beside(beside or folder, "old")
+    """Remove a folder so that no part of it is ever left under its name.
+
+    It is first renamed to a temporary name next to itself, or next to `beside`.
+    """
+    old = _temporary_path(beside or folder, "old")
     if folder.exists():
         folder.rename(old)
     shutil.rmtree(old, ignore_errors=True)
 
 
 def remove_leftovers(target: Path) -> None:
-    """Away with what processes that were killed left beside the target."""
+    """Remove temporary files and folders of the target that killed processes left behind."""
     for path in target.parent.glob(f".{glob.escape(target.name)}.{HOST}-*.tmp"):
         process = path.name.rsplit("-", 1)[1].split(".")[0]
         if process.isdecimal() and not psutil.pid_exists(int(process)):
@@ -120,12 +125,13 @@ def remove_leftovers(target: Path) -> None:
 HOST = f"{zlib.crc32(socket.gethostname().encode()):08x}"  # several machines may share a folder
 
 
-def _beside(target: Path, what: str) -> Path:
-    return target.with_name(f".{target.name}.{HOST}-{os.getpid()}.{what}.tmp")
+def _temporary_path(target: Path, purpose: str) -> Path:
+    """A hidden name next to the target that other processes and machines do not use."""
+    return target.with_name(f".{target.name}.{HOST}-{os.getpid()}.{purpose}.tmp")
 
 
 def check_output_file(path: Path, *, overwrite: bool = True, field: str = "--out") -> Path:
-    """Refuse, before any work, a place where no file can be written."""
+    """Refuse, before any work, a path where no file can be written."""
     if path.exists() and not overwrite:
         raise UserError(f'"{path}" already exists', field=field, hint="choose another name, or add --overwrite")
     if path.exists() and not (path.is_file() and not path.is_symlink()):
@@ -135,9 +141,9 @@ def check_output_file(path: Path, *, overwrite: bool = True, field: str = "--out
 
 
 def check_output_folder(path: Path, *, overwrite: bool, markers: Sequence[str], field: str = "--out") -> Path:
-    """Refuse, before any work, a place where no folder can be written, and to replace a folder that is not ours.
+    """Refuse, before any work, a path where no folder can be written, and to replace a folder of someone else.
 
-    Ours is a folder that holds all the marker files, or nothing.
+    A folder may be replaced if it holds all the marker files, or nothing.
     """
     path = path.resolve()
     if path.is_file():
@@ -156,12 +162,14 @@ def check_output_folder(path: Path, *, overwrite: bool, markers: Sequence[str], 
 
 
 def _check_parent(path: Path, field: str) -> None:
+    """Refuse a path whose nearest existing parent is not a writable folder."""
     existing = next((parent for parent in path.absolute().parents if parent.exists()), path)
     if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise UserError(f'nothing can be written in "{existing}"', field=field, hint="choose another place")
+        raise UserError(f'nothing can be written in "{existing}"', field=field, hint="choose another folder")
 
 
 def file_sha256(path: Path) -> str:
+    """The sha256 of a file's contents, in hexadecimal."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while chunk := file.read(1 << 20):
@@ -170,7 +178,8 @@ def file_sha256(path: Path) -> str:
 
 
 def format_size(size: float) -> str:
-    """
+    """A number of bytes for people.
+
     >>> format_size(1_234_567)
     '1.2 MB'
     """

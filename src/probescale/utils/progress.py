@@ -1,4 +1,4 @@
-"""Progress of long stages: a bar with rate and time left on stderr, nothing when it is not a terminal."""
+"""Progress bars and spinners on stderr; nothing if it is not a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from probescale.utils.sanitize import escape_controls
 
 
 class PlainConsole(Console):
-    """Names and texts of others are shown, never obeyed: no markup, no control characters."""
+    """A console that prints untrusted text safely: no markup, no control characters."""
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 - rich's own
         super().__init__(markup=False, emoji=False, highlight=False, **options)
@@ -35,6 +35,8 @@ console = PlainConsole(stderr=True)
 
 
 class _Rate(ProgressColumn):
+    """Items per second."""
+
     def render(self, task: Task) -> Text:
         speed = task.finished_speed or task.speed
         return Text(f"{speed:,.1f}/s" if speed else "", style="progress.data.speed")
@@ -42,7 +44,7 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function to call with the number of items done since the last call."""
+    """A progress bar; yields a function to call with the number of items done since its last call."""
     columns = (
         TextColumn("{task.description:<28}", markup=False),
         BarColumn(),
@@ -57,7 +59,7 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def spinner(title: str) -> Iterator[None]:
-    """For a step whose length is not known: a spinner while it lasts."""
+    """A spinner, for a step of unknown duration."""
     if not console.is_terminal:
         yield
         return

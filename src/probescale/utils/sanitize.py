@@ -1,28 +1,28 @@
-"""Text of others where people see it: control characters become escape_controls, secrets do not."""
+"""Make untrusted text safe to print: escape control characters, redact secrets."""
 
 from __future__ import annotations
 
 import re
 
-# A terminal obeys control characters, turns the reading direction at others, and has no way to show half of a pair.
+# Terminals execute control characters, reverse the text at direction marks, and cannot show half a surrogate pair.
 _CONTROLS = (*range(9), *range(11, 32), *range(127, 160))
 _DIRECTIONS = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-_VISIBLE = {number: repr(chr(number))[1:-1] for number in (*_CONTROLS, *_DIRECTIONS, *range(0xD800, 0xE000))}
+_ESCAPES = {number: repr(chr(number))[1:-1] for number in (*_CONTROLS, *_DIRECTIONS, *range(0xD800, 0xE000))}
 _HUB_TOKEN = re.compile(r"\bhf_[A-Za-z0-9]{20,}")
 _URL_LOGIN = re.compile(r"(?<=://)[^/\s@]+@")
 
 
 def escape_controls(text: str) -> str:
-    r"""As it is, but for characters that would do something else than be shown; line breaks stay.
+    r"""The text with control and direction characters escaped; line breaks stay.
 
     >>> escape_controls("\x1b[31mred\u202e"), escape_controls("ein Wörtchen\n")
     ('\\x1b[31mred\\u202e', 'ein Wörtchen\n')
     """
-    return text.translate(_VISIBLE)
+    return text.translate(_ESCAPES)
 
 
 def redact_secrets(text: str) -> str:
-    """Without hub tokens, and without the login of an address.
+    """The text without hub tokens, and without the login in URLs.
 
     >>> redact_secrets("https://me:word@huggingface.co/x, hf_abcdefghijklmnopqrstuvwxyz, hf_folder/train.csv")
     'https://...@huggingface.co/x, hf_..., hf_folder/train.csv'

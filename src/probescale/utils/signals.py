@@ -1,4 +1,4 @@
-"""Signals that end a command: Ctrl-C, a polite kill, a closed terminal. All of them let it tidy up first."""
+"""Signals that stop a command (Ctrl-C, kill, a closed terminal), and let it clean up first."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ SIGNALS = [number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := geta
 
 
 class Stopped(BaseException):
-    """Raised wherever the program is. Not a KeyboardInterrupt: libraries would take that for themselves."""
+    """Raised in the main thread by a signal. Not a KeyboardInterrupt, which some libraries catch."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
-        self.code = 128 + number  # as a shell counts
+        self.code = 128 + number  # the shell's exit code for a signal
 
 
 @contextmanager
 def stop_on_signals() -> Iterator[None]:
-    """Signals raise Stopped while the block lasts. What is ignored stays so: `nohup` does that to SIGHUP."""
+    """Inside this context, signals raise Stopped. Ignored signals stay ignored, as SIGHUP is under `nohup`."""
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number, handler in before.items():
         if handler != signal.SIG_IGN:
@@ -33,7 +33,7 @@ def stop_on_signals() -> Iterator[None]:
 
 
 def _stop(number: int, _frame: FrameType | None) -> None:
-    """The second signal of a kind ends the program at once; others do not disturb the tidying."""
+    """Raise Stopped. A second signal of this kind ends the program at once; others are ignored during cleanup."""
     for other in SIGNALS:
         signal.signal(other, signal.SIG_DFL if other == number else signal.SIG_IGN)
     raise Stopped(number)

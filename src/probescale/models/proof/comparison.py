@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from probescale.errors import NOT_UNDERSTOOD, ProofFailed
+from probescale.errors import UNSUPPORTED_HINT, ProofFailed
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
 from probescale.models.proof import child
@@ -102,7 +102,7 @@ def prove_folders(jobs: Sequence[ProofJob]) -> list[Proof | ProofFailed]:
         done = run_child(scratch)
         if done.returncode:
             reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
-            hint = "it was killed; is there enough memory?" if done.returncode < 0 else NOT_UNDERSTOOD
+            hint = "it was killed; is there enough memory?" if done.returncode < 0 else UNSUPPORTED_HINT
             raise ProofFailed(f"the fresh process that loads the saved model died: {reason}", hint=hint)
         return [_prove_or_fail(job, out) for job, out in zip(jobs, outs, strict=True)]
 
