@@ -28,7 +28,7 @@ from probescale.models.subsets import format_layers
 from probescale.pipeline.cut import cut_to_folder
 from probescale.pipeline.run import run as run_pipeline
 from probescale.pipeline.validate import check
-from probescale.report.card import licence_of
+from probescale.report.card import read_licence
 
 pytest.importorskip("onnxruntime", reason='pip install "probescale[onnx]"')
 pytestmark = pytest.mark.slow
@@ -183,9 +183,9 @@ def test_the_card_is_one_that_the_hub_reads(run):
 
 def test_the_licence_is_the_parents(tmp_path):
     (tmp_path / "README.md").write_text("---\nlanguage: en\nlicense: apache-2.0\n---\nlicense: wrong\n")
-    assert licence_of(str(tmp_path)) == "apache-2.0"
+    assert read_licence(str(tmp_path)) == "apache-2.0"
     (tmp_path / "README.md").write_text("no front matter\nlicense: wrong\n")
-    assert licence_of(str(tmp_path)) is None
+    assert read_licence(str(tmp_path)) is None
 
 
 class Stub:

@@ -14,8 +14,8 @@ from helpers.hostile import ESCAPES, MARKUP, SCRIPT, TOKEN, elements, markup
 from probescale.errors import UserError
 from probescale.pipeline.provenance import command
 from probescale.recovery.regressions import Example, Regressions, Slice
-from probescale.report.card import licence_of
-from probescale.report.figure import drawing
+from probescale.report.card import read_licence
+from probescale.report.figure import saved_figure
 from probescale.report.page import Page, render
 from probescale.report.regressions import regression_table
 from probescale.report.run_page import _changed
@@ -68,16 +68,16 @@ def test_models_of_a_study_are_called_as_files_can_be():
 def test_dollars_in_a_figure_are_no_formula(tmp_path, monkeypatch):
     (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")
     monkeypatch.chdir(tmp_path)
-    with drawing(tmp_path / "figure") as (figure, paths):
+    with saved_figure(tmp_path / "figure") as (figure, paths):
         figure.suptitle(r"$\evil{$ and -->")
     assert all(path.is_file() for path in paths)
 
 
 def test_a_licence_is_a_word(tmp_path):
     (tmp_path / "README.md").write_text("---\nlicense: mit\nx: y\n---\n")
-    assert licence_of(str(tmp_path)) == "mit"
+    assert read_licence(str(tmp_path)) == "mit"
     (tmp_path / "README.md").write_text("---\nlicense: 'mit\\n---\\n<script>'\n---\n")
-    assert licence_of(str(tmp_path)) is None
+    assert read_licence(str(tmp_path)) is None
 
 
 def test_texts_and_labels_in_the_terminal(cli, model_folder, tmp_path):

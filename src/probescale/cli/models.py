@@ -164,7 +164,7 @@ def extract(
 
     with spinner("loading libraries"), quick_imports():
         from probescale.pipeline.cut import cut_to_folder
-        from probescale.report.cut import cut_lines
+        from probescale.report.extract import extract_summary
 
     record = cut_to_folder(
         model,
@@ -178,5 +178,5 @@ def extract(
         allow_pickle=allow_pickle,
         overwrite=overwrite,
     )
-    for line in cut_lines(record, out):
+    for line in extract_summary(record, out):
         show(line)

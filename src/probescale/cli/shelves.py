@@ -47,6 +47,6 @@ class Listing(str, Enum):
 @app.command("list")
 def list_(what: Annotated[Listing, typer.Argument(help="What to list.", show_default=False)]) -> None:
     """List what can be named in a configuration."""
-    from probescale.report.listing import listing
+    from probescale.report.listing import listing_table
 
-    show(listing(what.value).rich())
+    show(listing_table(what.value).rich())

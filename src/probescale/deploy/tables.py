@@ -8,8 +8,8 @@ from pathlib import Path
 from probescale.deploy.bench import BenchResult
 from probescale.deploy.export import ExportRecord
 from probescale.deploy.predict import Prediction
-from probescale.report.figure import drawing
-from probescale.report.table import Table, time_text
+from probescale.report.figure import saved_figure
+from probescale.report.table import Table, format_duration
 from probescale.utils.files import format_size
 
 SHOWN = 60  # characters of a text in a table
@@ -39,7 +39,7 @@ def bench_tables(found: BenchResult) -> list[Table]:
                 f"{row.median:.2f}",
                 f"{row.p95:.2f}",
                 f"{row.per_second:,.0f}",
-                time_text(row.per_million),
+                format_duration(row.per_million),
                 f"{row.speedup:.1f}x",
             )
             for row in found.rows
@@ -60,15 +60,15 @@ def bench_sentence(found: BenchResult) -> str:
     size, length = max((row.batch_size, row.length) for row in found.rows)
     rows = [row for row in found.rows if (row.batch_size, row.length) == (size, length)]
     first, best = rows[0], min(rows, key=lambda row: row.median)
-    words = f"A million texts of {length} tokens take {time_text(first.per_million)} with {first.model}"
-    return words + ("." if best is first else f", {time_text(best.per_million)} with {best.model}.")
+    words = f"A million texts of {length} tokens take {format_duration(first.per_million)} with {first.model}"
+    return words + ("." if best is first else f", {format_duration(best.per_million)} with {best.model}.")
 
 
 def write_bench_figure(found: BenchResult, stem: Path) -> list[Path]:
     """How many times as fast as the first, a group of bars a shape."""
     shapes = list(dict.fromkeys((row.batch_size, row.length) for row in found.rows))
     models = list(dict.fromkeys(row.model for row in found.rows))
-    with drawing(stem, (1.8 + 1.5 * len(shapes), 3.6)) as (figure, paths):
+    with saved_figure(stem, (1.8 + 1.5 * len(shapes), 3.6)) as (figure, paths):
         axes = figure.subplots()
         width = 0.8 / len(models)
         for number, model in enumerate(models):

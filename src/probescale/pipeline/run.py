@@ -35,7 +35,7 @@ from probescale.recovery.regressions import find_regressions
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.card import model_card
 from probescale.report.figure import write_figure
-from probescale.report.markdown import report
+from probescale.report.markdown import run_report
 from probescale.report.run_page import run_page
 from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.constraints import Constraints
@@ -135,7 +135,7 @@ def write_result(
     chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes", chosen.kept)
-    write_text(work / "report.md", report(task, measurer.loaded.family, scores, chosen, result, changed, bias))
+    write_text(work / "report.md", run_report(task, measurer.loaded.family, scores, chosen, result, changed, bias))
     write_text(work / "report.html", run_page(scores, chosen, result, measurer.parameters, changed, bias))
     card = model_card(measurer.loaded, task, chosen, result, changed, bias)
     write_text(work / "model" / "README.md", card)

@@ -9,9 +9,9 @@ from probescale.models.subsets import format_layers
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import EvaluatedModel, RunResult
-from probescale.report.escaping import code, escaped
+from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.regressions import bias_sentence, regression_sentence
-from probescale.report.table import Table, between
+from probescale.report.table import Table, format_interval
 from probescale.selection.result import Selection
 from probescale.tasks.task import Task
 from probescale.utils.sources import is_local, local_path
@@ -50,7 +50,7 @@ def model_card(
         library_name="transformers",
         pipeline_tag=PIPELINES[task.kind],
         base_model=parent.source if HUB_NAME.fullmatch(parent.source) and not is_local(parent.source) else None,
-        license=licence_of(parent.source),
+        license=read_licence(parent.source),
         metrics=[metric],
         tags=["probescale", "layer-pruning"],
         model_name=f"{task.name}, {one.params / 1e6:.1f}M parameters",
@@ -59,16 +59,16 @@ def model_card(
     parts = [
         f"---\n{data.to_yaml()}\n---",
         f"# {task.name}: {one.params / 1e6:.1f}M parameters",
-        f"A subnetwork of {code(parent.source)}: layers {format_layers(chosen.kept)} of {parent.layers}, "
+        f"A subnetwork of {inline_code(parent.source)}: layers {format_layers(chosen.kept)} of {parent.layers}, "
         f"{whole.params / one.params:.1f} times fewer parameters (embeddings and head counted), fine-tuned for "
         f"{task.name}. Made with ProbeScale.",
         "## Use",
         _use(task.kind),
         "## What it reaches",
         _table(result).markdown(),
-        f"{metric} on {escaped(result.split)}, {result.examples:,} examples. Intervals: 95 % over resampled examples; "
-        "another training seed moves the figures as well. Speed: how many times as fast as the original, timed in turn "
-        "on the machine that trained it.",
+        f"{metric} on {escape_markdown(result.split)}, {result.examples:,} examples. Intervals: 95 %, from resampling "
+        "these examples; another training seed changes the figures as well. Speed: how many times as fast as the "
+        "original, both timed alternately on the machine that trained this model.",
         "## How it was made",
         f"Budget: {chosen.budget}. Layers were chosen by `{chosen.strategy}`. Recipe: {result.recipe}.",
         *([chosen.reason] if chosen.reason else []),
@@ -83,7 +83,7 @@ def model_card(
     return "\n\n".join(parts) + "\n"
 
 
-def licence_of(source: str) -> str | None:
+def read_licence(source: str) -> str | None:
     """As the parent's own card names it; None where it names none: whoever shares the model has to find out."""
     folder = local_path(source, field="model.source") if is_local(source) or source.startswith("pypi:") else None
     card = folder / "README.md" if folder and folder.is_dir() else None
@@ -110,6 +110,6 @@ def _table(result: RunResult) -> Table:
 
 
 def _row(name: str, one: EvaluatedModel) -> tuple[str, ...]:
-    interval = between(*(f"{100 * end:.1f}" for end in one.interval))
+    interval = format_interval(*(f"{100 * end:.1f}" for end in one.interval))
     kept = "" if one.retention is None else f"{one.retention:.1%}"
     return name, f"{one.params:,}", f"{100 * one.value:.2f}", interval, kept, f"{one.speedup:.1f}x"

@@ -9,19 +9,19 @@ from probescale.utils.sanitize import escape_controls
 _MARKUP = re.compile(r"([\\`*\[\]<>|&~])")
 
 
-def escaped(text: str) -> str:
+def escape_markdown(text: str) -> str:
     r"""One line of plain words.
 
-    >>> print(escaped("a|b <img src=x>\n[c](d) top_k"))
+    >>> print(escape_markdown("a|b <img src=x>\n[c](d) top_k"))
     a\|b \<img src=x\> \[c\](d) top_k
     """
     return _MARKUP.sub(r"\\\1", escape_controls(" ".join(text.split())))
 
 
-def code(text: str) -> str:
+def inline_code(text: str) -> str:
     """As code, whatever backticks are in it.
 
-    >>> code("a"), code("`<b>`")
+    >>> inline_code("a"), inline_code("`<b>`")
     ('`a`', '`` `<b>` ``')
     """
     line = escape_controls(" ".join(text.split()))

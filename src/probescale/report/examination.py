@@ -25,7 +25,7 @@ from probescale.utils.yaml_files import parse_section, to_yaml
 UNUSABLE = "not usable"
 
 
-class Tried(Record):
+class ProofSummary(Record):
     """A tiny model of the same build, cut and proved."""
 
     cuts: int
@@ -53,7 +53,7 @@ class Examination(Record):
     weights: str
     problems: tuple[str, ...]  # what would not work, and why
     notes: tuple[str, ...]
-    tried: Tried | None
+    tried: ProofSummary | None
     start_from: str  # YAML
 
 
@@ -182,14 +182,14 @@ def _about_heads(what: Architecture) -> str:
     )
 
 
-def _try(what: Architecture) -> Tried:
+def _try(what: Architecture) -> ProofSummary:
     from probescale.models.rehearsal import rehearse
     from probescale.utils.progress import spinner
 
     with spinner("cutting a tiny model of the same build"):
         (trials,) = rehearse([(what.config, what.family)])
     failures = [f"{t.head}, {t.cut}: {getattr(t.outcome, 'message', t.outcome)}" for t in trials if not t.passed]
-    return Tried(cuts=len(trials), passed=len(trials) - len(failures), failures=tuple(failures))
+    return ProofSummary(cuts=len(trials), passed=len(trials) - len(failures), failures=tuple(failures))
 
 
 def _start_from(what: Architecture, parameters: Parameters) -> str:

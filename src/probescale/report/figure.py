@@ -18,7 +18,7 @@ FORMATS = ("svg", "png")
 
 def write_figure(scores: ProbeScores, stem: Path, kept: Sequence[int] = ()) -> list[Path]:
     """stem.svg and stem.png: what each layer knows, and which layers were kept."""
-    with drawing(stem) as (figure, paths):
+    with saved_figure(stem) as (figure, paths):
         axes = figure.subplots()
         _draw(axes, scores)
         for layer in kept:
@@ -29,7 +29,7 @@ def write_figure(scores: ProbeScores, stem: Path, kept: Sequence[int] = ()) -> l
 
 
 @contextmanager
-def drawing(stem: Path, size: tuple[float, float] = (7.2, 4.2)) -> Iterator[tuple[Figure, list[Path]]]:
+def saved_figure(stem: Path, size: tuple[float, float] = (7.2, 4.2)) -> Iterator[tuple[Figure, list[Path]]]:
     """An empty figure, which is written in every format when the block ends: the same data, the same files."""
     import matplotlib
     from matplotlib.figure import Figure

@@ -16,7 +16,7 @@ from probescale.utils.files import format_size
 from probescale.utils.sources import cache_dir
 
 
-def listing(what: str) -> Table:
+def listing_table(what: str) -> Table:
     """A table of all tasks, properties, probes, strategies, families or metrics."""
     tables = {"tasks": _tasks, "properties": _properties, "probes": _probes, "strategies": _strategies}
     return (tables | {"families": _families, "metrics": _metrics})[what]()

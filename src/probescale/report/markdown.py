@@ -8,7 +8,7 @@ from probescale.probing.scores import ProbeScores
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
-from probescale.report.escaping import code, escaped
+from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table
@@ -17,7 +17,7 @@ from probescale.tasks.spans import is_spans
 from probescale.tasks.task import Task
 
 
-def report(
+def run_report(
     task: Task,
     family: Family,
     scores: ProbeScores,
@@ -31,7 +31,7 @@ def report(
         [
             f"# ProbeScale: {task.name}",
             _summary(selection, result),
-            f"## {escaped(comparison.title)}",
+            f"## {escape_markdown(comparison.title)}",
             comparison.markdown(),
             f"Every model was fine-tuned with the same recipe: {result.recipe}. Parameters count the embeddings, the "
             "kept layers and the head; \"of total\" is the share of all of these, \"of layers\" of the layers alone. "
@@ -60,11 +60,12 @@ def _summary(selection: Selection, result: RunResult) -> str:
         if result.retention is None
         else f", which is {result.retention:.1%} of the original's {100 * result.original.value:.2f}"
     )
+    small, split = result.subnetwork, escape_markdown(result.split)
     return (
         f"Layers {format_layers(selection.kept)} were kept and {format_layers(selection.dropped) or 'none'} dropped "
-        f"({selection.strategy}, budget {selection.budget}). The subnetwork has {result.subnetwork.params:,} of "
-        f"{result.original.params:,} parameters ({result.subnetwork.ratio_total:.1%}) and reaches "
-        f"{result.metric.replace('_', ' ')} {100 * result.subnetwork.value:.2f} on {escaped(result.split)}{kept}."
+        f"({selection.strategy}, budget {selection.budget}). The subnetwork has {small.params:,} of "
+        f"{result.original.params:,} parameters ({small.ratio_total:.1%}) and reaches "
+        f"{result.metric.replace('_', ' ')} {100 * small.value:.2f} on {split}{kept}."
     )
 
 
@@ -130,8 +131,8 @@ def _record(result: RunResult) -> str:
     data = ", ".join(f"{name} `{sha[:16]}`" for name, sha in made["data_sha256"].items())
     return "\n".join(
         [
-            f"- command: {code(made['command'])} (the settings with all defaults are in config.yaml)",
-            f"- model: {code(made['model'])}, weights sha256 `{made['model_sha256'][:16]}`",
+            f"- command: {inline_code(made['command'])} (the settings with all defaults are in config.yaml)",
+            f"- model: {inline_code(made['model'])}, weights sha256 `{made['model_sha256'][:16]}`",
             f"- data sha256: {data}",
             f"- seed: {made['seed']}",
             f"- versions: {versions}",

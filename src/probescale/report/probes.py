@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from probescale.probing.scores import ProbeResult, ProbeScores
-from probescale.report.table import Table, between
+from probescale.report.table import Table, format_interval
 
 BAR = 8  # characters
 EIGHTHS = " ▏▎▍▌▋▊▉█"
@@ -25,7 +25,7 @@ def probe_table(name: str, probe: ProbeResult) -> Table:
         rows.append((floor, _number(value), "", _bar(value, low, high), *(_number(extra.get(m)) for m in others)))
     for i, value in enumerate(accuracy.values):
         star = "" if probe.converged is None or probe.converged[i] else "*"
-        ends = between(f"{accuracy.low[i]:.3f}", f"{accuracy.high[i]:.3f}")
+        ends = format_interval(f"{accuracy.low[i]:.3f}", f"{accuracy.high[i]:.3f}")
         cells = (_number(probe.measures[measure].values[i]) for measure in others)
         rows.append((str(i + 1), f"{value:.4f}{star}", ends, _bar(value, low, high), *cells))
     header = ["layer", "R2" if probe.target == "number" else "accuracy", "95%\ninterval", ""]

@@ -10,7 +10,7 @@ from probescale.probing.scores import ProbeScores
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import EvaluatedModel, RunResult
-from probescale.report.page import Column, Page, place, render
+from probescale.report.page import Column, Page, explorer_entry, render
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.selection.result import Selection
@@ -57,7 +57,7 @@ def run_page(
             rows=[_row(name, one, answer=one is chosen) for name, one in models.items()],
             columns=[(key, title or metric, kind) for key, title, kind in COLUMNS],
             bars="95 % over resampled dev examples.",
-            places=[place(result.task, scores, result.strategy, selection.kept, metric, measured, parameters)],
+            places=[explorer_entry(result.task, scores, result.strategy, selection.kept, metric, measured, parameters)],
             changed=_changed(changed),
             notes=[*_notes(scores, selection, result), *([bias_sentence(bias)] if bias else [])],
             record=_record(result),

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from rich import box
 from rich.table import Table as RichTable
 
-from probescale.report.escaping import escaped
+from probescale.report.escaping import escape_markdown
 
 
-def between(low: str, high: str) -> str:
+def format_interval(low: str, high: str) -> str:
     """
-    >>> between("80.1", "82.3"), between("-3.1", "4.2")
+    >>> format_interval("80.1", "82.3"), format_interval("-3.1", "4.2")
     ('80.1-82.3', '-3.1 to 4.2')
     """
     return f"{low} to {high}" if low.startswith("-") else f"{low}-{high}"
 
 
-def _tex(text: str) -> str:
+def _escape_latex(text: str) -> str:
     """
-    >>> print(_tex("50% of a_b & c"))
+    >>> print(_escape_latex("50% of a_b & c"))
     50\\% of a\\_b \\& c
     """
     special = {c: f"\\{c}" for c in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\~{}", "^": r"\^{}"}
@@ -56,19 +56,22 @@ class Table:
 
     def markdown(self) -> str:
         align = [":--" if i < self.words else "--:" for i in range(len(self.header))]
-        head, *cells = ([escaped(cell) for cell in row] for row in (self._one_line_header(), *self.rows))
+        head, *cells = ([escape_markdown(cell) for cell in row] for row in (self._one_line_header(), *self.rows))
         rows = [[f"**{cell}**" if i in self.strong and cell else cell for cell in row] for i, row in enumerate(cells)]
         return "\n".join("| " + " | ".join(row) + " |" for row in [head, align, *rows])
 
     def latex(self) -> str:
         """With booktabs; rows that are pointed out in bold."""
         align = "".join("l" if i < self.words else "r" for i in range(len(self.header)))
-        lines = [" & ".join(map(_tex, self._one_line_header())) + r" \\", r"\midrule"]
+        lines = [" & ".join(map(_escape_latex, self._one_line_header())) + r" \\", r"\midrule"]
         for i, row in enumerate(self.rows):
-            cells = [rf"\textbf{{{_tex(cell)}}}" if i in self.strong and cell else _tex(cell) for cell in row]
+            cells = [
+                rf"\textbf{{{_escape_latex(cell)}}}" if i in self.strong and cell else _escape_latex(cell)
+                for cell in row
+            ]
             lines.append(" & ".join(cells) + r" \\")
         body = "\n".join([r"\toprule", *lines, r"\bottomrule"])
-        caption = rf"\caption{{{_tex(self.title)}}}"
+        caption = rf"\caption{{{_escape_latex(self.title)}}}"
         table = f"\\begin{{tabular}}{{{align}}}\n{body}\n\\end{{tabular}}"
         return f"\\begin{{table}}\n\\centering\n{caption}\n{table}\n\\end{{table}}"
 
@@ -76,9 +79,9 @@ class Table:
         return [name.replace("-\n", "").replace("\n", " ") for name in self.header]
 
 
-def time_text(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """
-    >>> time_text(42.3), time_text(600), time_text(36_000)
+    >>> format_duration(42.3), format_duration(600), format_duration(36_000)
     ('42 s', '10 min', '10.0 h')
     """
     if seconds < 100:

@@ -8,7 +8,7 @@ from probescale.models.subsets import format_layers
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.recovery.smallest import SmallestSearch
-from probescale.report.table import Table, between
+from probescale.report.table import Table, format_interval
 from probescale.selection.calibration import Calibration
 from probescale.selection.result import Selection
 
@@ -61,7 +61,7 @@ def _measured_row(name: str, measured: EvaluatedModel) -> tuple[str, ...]:
         f"{measured.ratio_total:.1%}",
         f"{measured.ratio_layers:.1%}",
         f"{100 * measured.value:.2f}",
-        between(*(f"{100 * end:.1f}" for end in measured.interval)),
+        format_interval(*(f"{100 * end:.1f}" for end in measured.interval)),
         "" if measured.retention is None else f"{measured.retention:.1%}",
     )
 

@@ -8,7 +8,7 @@ from statistics import mean
 
 import numpy as np
 
-from probescale.report.figure import drawing
+from probescale.report.figure import saved_figure
 from probescale.selection.correlation import rank_correlation
 from probescale.selection.scaling import fit_law
 from probescale.study.results import ORIGINAL, ResultRow
@@ -21,7 +21,7 @@ CRITERIA = {"criterion": "relevance of the kept layers, added up", "probed": "pr
 def write_trade_off(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
     """The metric against all parameters: a line a method, seeds as bars, the Pareto front, the law through all."""
     groups = group_seeds(rows)
-    with drawing(stem) as (figure, paths):
+    with saved_figure(stem) as (figure, paths):
         axes = figure.subplots()
         methods = list(dict.fromkeys(row.strategy for row in rows if row.strategy != ORIGINAL))
         for number, method in enumerate(methods):
@@ -89,7 +89,7 @@ def write_criterion(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
     if not panels:
         return []
     methods = list(dict.fromkeys(row.strategy for row in small))
-    with drawing(stem, (1.5 + 3.6 * len(panels), 3.4)) as (figure, paths):
+    with saved_figure(stem, (1.5 + 3.6 * len(panels), 3.4)) as (figure, paths):
         for axes, (name, title) in zip(np.ravel(figure.subplots(1, len(panels), sharey=True)), panels, strict=True):
             for number, method in enumerate(methods):
                 points = [(getattr(row, name), row.value) for row in known[title] if row.strategy == method]
@@ -127,7 +127,7 @@ def write_map(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
     for line, group in enumerate(groups):
         for row in group:
             shares[line, [int(one) - 1 for one in row.layers.split()]] += 1 / len(group)
-    with drawing(stem, (2.5 + 0.35 * layers, 1.2 + 0.3 * len(groups))) as (figure, paths):
+    with saved_figure(stem, (2.5 + 0.35 * layers, 1.2 + 0.3 * len(groups))) as (figure, paths):
         axes = figure.subplots()
         axes.imshow(shares, cmap="Greens", vmin=0, vmax=1, aspect="auto")
         axes.set_xticks(range(layers), [str(layer) for layer in range(1, layers + 1)])

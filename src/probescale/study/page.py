@@ -8,7 +8,7 @@ from typing import Any
 
 from probescale.models.subsets import Subset, format_layers
 from probescale.probing.score_files import load_scores
-from probescale.report.page import Column, Page, place, render
+from probescale.report.page import Column, Page, explorer_entry, render
 from probescale.study.cells import Study
 from probescale.study.comparison import Comparison
 from probescale.study.folder import StudyFolder
@@ -122,7 +122,7 @@ def _places(folder: StudyFolder, study: Study, rows: Sequence[ResultRow]) -> lis
         kept = next((_layers(row) for row in here if row.strategy == one.strategy), (1,))
         name = f"{one.model}, {one.task}"
         metric = here[0].metric.replace("_", " ")
-        places[one.model, one.task] = place(name, load_scores(path), one.strategy, kept, metric, measured)
+        places[one.model, one.task] = explorer_entry(name, load_scores(path), one.strategy, kept, metric, measured)
     return list(places.values())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probescale.report.escaping import escaped
+from probescale.report.escaping import escape_markdown
 from probescale.study.comparison import compare_best_methods
 from probescale.study.figures import write_criterion, write_map, write_trade_off
 from probescale.study.folder import StudyFolder
@@ -19,12 +19,12 @@ def write_study_report(folder: StudyFolder, results: Results) -> None:
     study, command = folder.study()
     tables, found = study_tables(results), compare_best_methods(folder, results.rows)
     figures = _figures(folder.path, results) if results.rows else []
-    evidence = [f"- {escaped(one.sentence())}" for one in found]
+    evidence = [f"- {escape_markdown(one.sentence())}" for one in found]
     parts = ["# ProbeScale: a study"]
     if not results.complete:
-        parts += ["## Not complete", "\n".join(f"- {escaped(note)}" for note in study_notes(results))]
+        parts += ["## Not complete", "\n".join(f"- {escape_markdown(note)}" for note in study_notes(results))]
     for table in tables:
-        parts += [f"## {escaped(table.title)}", table.markdown()]
+        parts += [f"## {escape_markdown(table.title)}", table.markdown()]
     parts += ["Bold: the best under its budget. Parameters count embeddings and head; retention is the share of the "
               "original's metric; speed is how many times as fast as the original, timed in turn. All rows stand in "
               "results.csv, each with its cell's folder."]  # fmt: skip

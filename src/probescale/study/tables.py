@@ -8,7 +8,7 @@ from statistics import mean, stdev
 from rich.table import Table as RichTable
 
 from probescale.models.subsets import format_layers
-from probescale.report.table import Table, time_text
+from probescale.report.table import Table, format_duration
 from probescale.study.cells import Study
 from probescale.study.planning import StudyEstimate
 from probescale.study.results import ORIGINAL, ResultRow, Results
@@ -107,10 +107,24 @@ def plan_table(study: Study, found: StudyEstimate) -> Table:
     rows = []
     for preparation, cells in study.preparations.items():
         one = cells[0]
-        shared = (one.model, one.task, str(one.seed), "probing, original", "", time_text(found.seconds[preparation]))
+        shared = (
+            one.model,
+            one.task,
+            str(one.seed),
+            "probing, original",
+            "",
+            format_duration(found.seconds[preparation]),
+        )
         rows.append(shared)
         rows += [
-            (cell.model, cell.task, str(cell.seed), cell.strategy, cell.budget, time_text(found.seconds[cell.name]))
+            (
+                cell.model,
+                cell.task,
+                str(cell.seed),
+                cell.strategy,
+                cell.budget,
+                format_duration(found.seconds[cell.name]),
+            )
             for cell in cells
         ]
     header = ("model", "task", "seed", "what", "budget", "about")
@@ -121,6 +135,6 @@ def plan_notes(study: Study, found: StudyEstimate) -> list[str]:
     total, workers = sum(found.seconds.values()), study.settings.workers
     how = "one at a time" if workers == 1 else f"{workers} at a time, if the cores are not what limits them"
     return [
-        f"about {time_text(total / workers)} on this machine, {how}; {format_size(found.disk)} of disk",
+        f"about {format_duration(total / workers)} on this machine, {how}; {format_size(found.disk)} of disk",
         "Layers are chosen when the study runs: times go by the most that a budget allows.",
     ]

@@ -55,7 +55,7 @@ def render(page: Page) -> str:
     return text
 
 
-def place(
+def explorer_entry(
     name: str,
     scores: ProbeScores,
     strategy: str,

@@ -8,7 +8,7 @@ from typing import Any
 from probescale.models.subsets import format_layers
 
 
-def cut_lines(record: dict[str, Any], folder: Path) -> list[str]:
+def extract_summary(record: dict[str, Any], folder: Path) -> list[str]:
     kept, dropped = (format_layers(record[name]) for name in ("kept", "dropped"))
     after, before, proof = record["params"], record["params_original"], record["proof"]
     lines = [f"kept layers {kept}, dropped {dropped or 'none'}"]
