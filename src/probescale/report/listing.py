@@ -77,7 +77,7 @@ def _metrics() -> Table:
 
 def _families() -> Table:
     rows = [
-        (f.name, ", ".join(f.model_types), f.pooling, f.classifier.removeprefix("AutoModelFor"))
+        (f.name, ", ".join(f.model_types), f.pooling, f.classifier_class.removeprefix("AutoModelFor"))
         for f in FAMILIES.values()
     ]
     return Table(
