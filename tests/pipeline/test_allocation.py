@@ -42,7 +42,9 @@ def test_numbers_are_kept_to_and_the_folder_loads(model_folder, task_files, tmp_
     folder = tmp_path / "out" / "model"
     loaded = load_as_saved(str(folder))
     assert count_parameters(loaded.model, loaded.family).total == result.subnetwork.params
-    assert result.subnetwork.params < result.compared["top_k"].params + 1
+    original = load_as_saved(str(model_folder(family)))
+    two_layers = count_parameters(original.model, original.family).of([1, 2])
+    assert result.subnetwork.params == result.compared["top_k"].params < two_layers  # every strategy shrinks alike
     assert loaded.model.config.vocab_size <= pieces
     assert len(AutoTokenizer.from_pretrained(folder)) <= pieces
     assert loaded.layers == 2
@@ -74,7 +76,8 @@ def test_auto_meets_a_budget_that_layers_alone_cannot(model_folder, task_files, 
         (one["expected"] for one in split["splits"]), reverse=True
     )
     assert all(one["params"] <= wanted for one in split["splits"])
-    assert split["weighed"] >= len(split["splits"]) > 1
+    assert split["weighed"] > 1
+    assert len(split["splits"]) == min(split["weighed"], 10)
 
 
 def test_nothing_is_small_enough(model_folder, task_files, tmp_path):
