@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from ruamel.yaml import YAML
@@ -337,6 +338,13 @@ def test_help_needs_no_heavy_import():
     assert "validate" in done.stdout
 
 
+def test_version(cli):
+    printed = cli("--version")
+    assert (printed.code, printed.err) == (0, "")
+    assert printed.out == f"probescale {version('probescale')}\n"
+
+
+@pytest.mark.slow
 def test_python_dash_m():
     done = subprocess.run([sys.executable, "-m", "probescale", "list", "strategies"], capture_output=True, text=True)
     assert done.returncode == 0

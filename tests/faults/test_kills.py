@@ -1,4 +1,8 @@
-"""kill -9 at any moment: nothing half-written is taken for whole, and the same command ends with the same numbers."""
+"""Work killed with SIGKILL at any moment: no partial file passes for a complete one, and the same command, run again,
+ends with the same numbers.
+
+PROBESCALE_KILLS=30 adds that many random moments to the sweeps, which otherwise kill after every completed file.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from helpers.killing import Change, attempt, facts
+from helpers.sweeps import sweep
 from probescale.cli import app
 from probescale.deploy.export import export
 from probescale.pipeline import run as pipeline
@@ -23,7 +28,7 @@ from probescale.utils.yaml_files import to_yaml
 
 pytestmark = pytest.mark.slow
 POINTS = int(os.environ.get("PROBESCALE_KILLS", "0"))
-WORKS = ("run", "tried", "extract", "export") if POINTS else ("run", "extract")
+WORKS = sweep(["run", "tried", "extract", "export"], always=["run", "extract"])
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +110,7 @@ def tell(done: list[Change]) -> None:
 
 
 @pytest.mark.timeout(3 * 3600)
-@pytest.mark.skipif(not POINTS, reason="minutes: asked for with PROBESCALE_KILLS=30")
+@pytest.mark.long
 def test_killed_at_every_boundary_and_at_random_points(unharmed, tmp_path):
     """A killed process has lost nothing that was complete, and left nothing that looks so."""
     work, changes, whole = unharmed
@@ -122,7 +127,7 @@ def test_killed_at_every_boundary_and_at_random_points(unharmed, tmp_path):
 
 
 @pytest.mark.timeout(3 * 3600)
-@pytest.mark.skipif(not POINTS, reason="minutes: asked for with PROBESCALE_KILLS=30")
+@pytest.mark.long
 def test_probe_killed_at_every_boundary_and_at_random_points(settings, tmp_path):
     """Scores and figures are three files: each of them is whole or not there."""
     config = tmp_path / "config.yaml"

@@ -88,6 +88,7 @@ def test_a_stopped_study_takes_its_workers_along(model_folder, task_files, tmp_p
     assert not any(worker.is_running() for worker in workers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("list", "tasks"), ("--help",)])
 def test_a_reader_that_goes_away_is_no_fault(words):
     with subprocess.Popen(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from transformers import AutoConfig, GPT2Config, ModernBertConfig
 
+from helpers.sweeps import sweep
 from probescale.errors import UserError
 from probescale.models import detection
 from probescale.models.detection import find_stacks
@@ -18,29 +19,22 @@ DETECTED = ("gpt_neo", "mbart")  # docs/reference/models.md has more
 TYPES = [family.model_types[0] for family in FAMILIES.values()]
 
 
-@pytest.fixture(scope="module")
-def trials():
-    configs = {name: AutoConfig.for_model(name) for name in (*TYPES, *DETECTED)}
-    found = rehearse([(config, find_family(config)) for config in configs.values()])
-    return dict(zip(configs, found, strict=True))
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("model_type", [*TYPES, *DETECTED])
-def test_every_cut_of_every_head_is_proved(trials, model_type):
-    assert [f"{t.head} {t.cut}: {t.outcome}" for t in trials[model_type] if not t.passed] == []
+@pytest.mark.parametrize("model_type", sweep([*TYPES, *DETECTED], always=["bert", "t5", "llama", "gpt_neo"]))
+def test_every_cut_of_every_head_is_proved(model_type):
     config = AutoConfig.for_model(model_type)
     family = find_family(config)
-    assert {t.head for t in trials[model_type]} == {h for h in HEADS if stock_class_name(family, config, h)}
-    assert {"sentence", "regression"} <= {t.head for t in trials[model_type]}
-    bare = {t.cut: t.outcome for t in trials[model_type] if t.head == "none"}
+    trials = rehearse([(config, family)])[0]
+    assert [f"{t.head} {t.cut}: {t.outcome}" for t in trials if not t.passed] == []
+    assert {t.head for t in trials} == {h for h in HEADS if stock_class_name(family, config, h)}
+    assert {"sentence", "regression"} <= {t.head for t in trials}
+    bare = {t.cut: t.outcome for t in trials if t.head == "none"}
     assert set(bare) == {*CUTS, "gaps, float16", "gaps, bfloat16", "gaps, sharded"}
     whole = bare["all"]
     assert isinstance(whole, Proof)
     assert whole.to_the_bit
     if family.pooling == "last" or family.decoder:
-        caches = [t.outcome.cache_difference for t in trials[model_type] if isinstance(t.outcome, Proof)]
+        caches = [t.outcome.cache_difference for t in trials if isinstance(t.outcome, Proof)]
         assert len([gap for gap in caches if gap is not None]) == len(CUTS)  # all of the language model
 
 

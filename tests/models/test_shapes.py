@@ -92,7 +92,11 @@ def count(module: torch.nn.Module) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "name", "published"),
-    [pytest.param(kind, *row, id=row[0]) for kind, rows in COUNTS.items() for row in rows.items()],
+    [
+        pytest.param(kind, *row, id=row[0], marks=[pytest.mark.long] if number else [])
+        for kind, rows in COUNTS.items()
+        for number, row in enumerate(rows.items())  # the first of each kind runs always
+    ],
 )
 def test_parameters_are_as_published(kind, name: str, published: int) -> None:
     with torch.device("meta"):

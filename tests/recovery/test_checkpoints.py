@@ -37,6 +37,7 @@ def train(parent, recipe, folder=None):
     return fine_tune(model, TRAIN, recipe, max_length=32, checkpoints=folder), model.fingerprint
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", RECIPES)
 def test_cut_off_anywhere_it_ends_with_the_same_weights_and_losses(kind, parent, at_every_step, tmp_path, monkeypatch):
     recipe = RECIPES[kind]
@@ -61,12 +62,14 @@ def test_cut_off_anywhere_it_ends_with_the_same_weights_and_losses(kind, parent,
     assert begun == ["checkpoint-3", "checkpoint-7", "checkpoint-8", "checkpoint-11"], "one at a time"
 
 
+@pytest.mark.slow
 def test_what_is_trained_is_not_trained_again(parent, at_every_step, tmp_path, monkeypatch):
     whole = train(parent, RECIPES["dropout"], tmp_path)
     monkeypatch.setattr(RecoveryTrainer, "compute_loss", None)
     assert train(parent, RECIPES["dropout"], tmp_path) == whole
 
 
+@pytest.mark.slow
 def test_half_a_checkpoint_is_none(parent, at_every_step, tmp_path):
     whole = train(parent, RECIPES["dropout"], tmp_path)
     last = find_newest(tmp_path)
@@ -79,6 +82,7 @@ def test_half_a_checkpoint_is_none(parent, at_every_step, tmp_path):
     assert train(parent, RECIPES["dropout"], tmp_path) == whole
 
 
+@pytest.mark.slow
 def test_short_trainings_write_none(parent, tmp_path):
     train(parent, RECIPES["dropout"], tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -49,10 +49,12 @@ def apart(model, teacher, data):
     return float(np.abs(softmax[0] - softmax[1]).mean())
 
 
+@pytest.mark.slow
 def test_it_learns(teacher):
     assert right(teacher, DEV) > 0.8
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights(parent):
     found = []
     for seed in (0, 0, 1):
@@ -62,6 +64,7 @@ def test_the_same_seed_gives_the_same_weights(parent):
     assert found[0] == found[1] != found[2]
 
 
+@pytest.mark.slow
 def test_a_student_comes_near_its_teacher_on_texts_that_nobody_labelled(parent, teacher, tmp_path):
     outputs = record_teacher_outputs(teacher, TRAIN, MORE, tmp_path / "lessons", max_length=32)
     assert outputs.logits.shape == (160, 2)
@@ -72,6 +75,7 @@ def test_a_student_comes_near_its_teacher_on_texts_that_nobody_labelled(parent, 
     assert apart(taught, teacher, DEV) < apart(plain, teacher, DEV)
 
 
+@pytest.mark.slow
 def test_wrong_labels_on_unlabelled_texts_mean_nothing(parent, teacher, tmp_path):
     """They have label numbers in their data type, which must not be learnt."""
     found = []
@@ -85,6 +89,7 @@ def test_wrong_labels_on_unlabelled_texts_mean_nothing(parent, teacher, tmp_path
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_states_come_near_the_teachers(parent, teacher, tmp_path):
     """The student's last layer stands for the teacher's last."""
     outputs = record_teacher_outputs(teacher, TRAIN, None, tmp_path / "lessons", states=True, max_length=32)
@@ -104,6 +109,7 @@ def test_states_come_near_the_teachers(parent, teacher, tmp_path):
     assert distance[5.0] < 0.5 * distance[0.0]
 
 
+@pytest.mark.slow
 def test_the_best_epoch_is_kept(parent, monkeypatch):
     """Set-aside rows decide; training stops when they have not improved for a while."""
     losses = iter([0.5, 0.4, 0.6, 0.7, 0.1])
@@ -121,6 +127,7 @@ def test_the_best_epoch_is_kept(parent, monkeypatch):
     assert not all(torch.equal(value, weights[3][name]) for name, value in model.model.state_dict().items())
 
 
+@pytest.mark.slow
 def test_rows_set_aside_are_not_learnt_from(parent):
     """With labels turned round in the part that is set aside, the same model comes out of a single epoch."""
     from probescale.tasks.data import split_rows
@@ -139,6 +146,7 @@ def test_rows_set_aside_are_not_learnt_from(parent):
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_lower_layers_can_learn_more_slowly(parent):
     moved = {}
     for decay in (1.0, 0.1):
@@ -167,6 +175,7 @@ def test_words_are_answered_at_their_first_piece(model_folder):
     assert len(short.places[0]) < 3  # what lies beyond the limit is not answered
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 1000.0])
 def test_quantities_of_any_size_are_learnt_and_answered_in_their_units(model_folder, factor):
     loaded = load_classifier(str(model_folder("bert")), None, (), 0, head="regression")
@@ -209,6 +218,7 @@ def test_copies_of_pairs_get_second_texts_that_share_words_with_the_first():
     assert any(pair != pairs[texts.index(text)] for text, pair in exchanged)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="about a machine without a GPU")
 def test_a_precision_that_the_machine_lacks_is_not_used():
     assert choose_precision("auto") == choose_precision("float32") == choose_precision("float16") == "float32"
@@ -223,6 +233,7 @@ def test_the_models_own_dropout_is_back_after_training(parent):
     assert [module.p for module in model.model.modules() if isinstance(module, torch.nn.Dropout)] == before
 
 
+@pytest.mark.slow
 def test_metrics_go_to_tensorboard_where_that_is_asked_for(parent, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -98,6 +98,7 @@ def page(browser, run):
     assert faults == []
 
 
+@pytest.mark.slow
 def test_the_slider_shows_what_would_be_kept(page, run):
     folder, scores, *_ = run
     shown = lambda: page.locator("#strip").get_attribute("data-kept")  # noqa: E731
@@ -114,6 +115,7 @@ def test_the_slider_shows_what_would_be_kept(page, run):
     assert "1,410" in page.locator("#figures").inner_text()
 
 
+@pytest.mark.slow
 def test_the_table_sorts_both_ways(page):
     values = lambda: page.locator("#models tbody tr td:nth-child(6)").all_inner_texts()  # noqa: E731
     assert values() == ["90.00", "80.00", "85.00"]
@@ -125,6 +127,7 @@ def test_the_table_sorts_both_ways(page):
     assert page.locator("th[aria-sort=ascending]").count() == 1
 
 
+@pytest.mark.slow
 def test_light_and_dark(page):
     colour = lambda: page.evaluate("getComputedStyle(document.body).backgroundColor")  # noqa: E731
     light = colour()
@@ -135,11 +138,13 @@ def test_light_and_dark(page):
     assert colour() == light
 
 
+@pytest.mark.slow
 def test_a_phone_shows_all_of_it(page):
     page.set_viewport_size({"width": 360, "height": 700})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
+@pytest.mark.slow
 def test_names_stay_text(page, run):
     assert page.evaluate("window.evil") is None
     assert EVIL in page.locator("#title").inner_text()
@@ -149,6 +154,7 @@ def test_names_stay_text(page, run):
     assert (run[0] / "report.html").stat().st_size < 3e6
 
 
+@pytest.mark.slow
 def test_figures_are_told_where_they_stand(page):
     dot = page.locator("#chart circle").nth(1)
     dot.hover()
@@ -160,6 +166,7 @@ def test_no_number_becomes_no_page():
         render(Page("t", [], [("nan", "x")], [{"value": float("nan")}], [], "", [], [], []))
 
 
+@pytest.mark.slow
 def test_no_other_script_would_run(browser, run, tmp_path):
     """Even markup that got into the page would stay without effect: its policy names the one script by its hash."""
     text = (run[0] / "report.html").read_text()

@@ -46,6 +46,7 @@ def test_t5_base_is_the_encoder_alone(cli):
     assert json.loads(both.out)["sizes"][0]["params"] == 222_903_552
 
 
+@pytest.mark.slow
 def test_a_well_known_model_is_answered_without_loading_a_library():
     code = "import sys; from probescale.cli import app; app(['plan', 'roberta-large'], standalone_mode=False); "
     code += "print([m for m in ('torch', 'transformers') if m in sys.modules])"
@@ -54,6 +55,7 @@ def test_a_well_known_model_is_answered_without_loading_a_library():
     assert done.stdout.strip().endswith("[]")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["roberta-large", "t5-base", "ModernBERT-base", "gpt2", "deberta-v3-small", "bart-base"]
 )

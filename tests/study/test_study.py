@@ -85,6 +85,7 @@ def test_every_number_of_the_report_is_in_the_results(whole):
     assert (folder / "figures" / "bert-tiny-trade-off.svg").is_file()
 
 
+@pytest.mark.long
 def test_a_study_killed_at_random_moments_ends_with_the_same_results(whole, model_folder, task_files, tmp_path):
     """kill -9 of the study's process: its workers are left to themselves; every other time they die with it."""
     path = tmp_path / "study.yaml"
@@ -159,6 +160,7 @@ def kill_a_worker(folder, killed: list[int]) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.long
 def test_on_ray_a_killed_worker_costs_nothing_but_time(whole, model_folder, task_files, tmp_path, monkeypatch):
     pytest.importorskip("ray", reason='pip install "probescale[ray]"')
     monkeypatch.setenv("RAY_worker_niceness", "0")  # tests beside this one would leave its workers nothing

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
+
 import typer
 
 app = typer.Typer(
@@ -12,3 +14,18 @@ app = typer.Typer(
     help="Make a pre-trained language model small for one task: probe its layers, keep those worth their parameters, "
     "train it back, and show what was kept and what it cost.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"probescale {version('probescale')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    _version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=_print_version, help="Print the version."
+    ),
+) -> None:
+    """Accept the options that belong to no command."""
