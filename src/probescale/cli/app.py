@@ -22,10 +22,9 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
+_VERSION = typer.Option(False, "--version", is_eager=True, callback=_print_version, help="Print the version.")
+
+
 @app.callback()
-def _global_options(
-    _version: bool = typer.Option(
-        False, "--version", is_eager=True, callback=_print_version, help="Print the version."
-    ),
-) -> None:
+def _global_options(_version: bool = _VERSION) -> None:
     """Accept the options that belong to no command."""
