@@ -61,17 +61,18 @@ def _check_padding(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig,
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
     """sha256 of the tokenizer in memory, without the truncation and padding of the last call."""
-    return hashlib.sha256(_backend(reset_tokenizer(tokenizer)).to_str().encode()).hexdigest()
+    return hashlib.sha256(get_backend(reset_tokenizer(tokenizer)).to_str().encode()).hexdigest()
 
 
 def reset_tokenizer(tokenizer: PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
     """The same tokenizer without truncation and padding of earlier calls, which would be saved with it."""
-    _backend(tokenizer).no_truncation()
-    _backend(tokenizer).no_padding()
+    get_backend(tokenizer).no_truncation()
+    get_backend(tokenizer).no_padding()
     return tokenizer
 
 
-def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+def get_backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
+    """The tokenizer of the `tokenizers` library behind a fast tokenizer."""
     return cast("PreTrainedTokenizerFast", tokenizer).backend_tokenizer
 
 

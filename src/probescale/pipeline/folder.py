@@ -13,6 +13,7 @@ from filelock import FileLock
 
 from probescale.config import RunConfig
 from probescale.errors import ProofFailed, UserError
+from probescale.utils.cache import try_lock
 from probescale.utils.files import (
     atomic_folder,
     check_output_folder,
@@ -22,7 +23,6 @@ from probescale.utils.files import (
     write_text,
 )
 from probescale.utils.progress import console
-from probescale.utils.sources import try_lock
 from probescale.utils.yaml_files import to_yaml
 
 INNER = ".work"  # within the run's folder while the run lasts: what a resumed run goes on with

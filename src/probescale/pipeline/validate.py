@@ -29,7 +29,8 @@ from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import fill_in
 from probescale.tasks.kinds import check_kind
 from probescale.tasks.structural import PROPERTIES
-from probescale.utils.sources import is_local, parse_wheel_path
+from probescale.utils.sources import is_local
+from probescale.utils.wheels import parse_wheel_path
 from probescale.utils.yaml_files import parse_section, read_yaml, set_value
 
 if TYPE_CHECKING:

@@ -22,10 +22,9 @@ import numpy as np
 from filelock import FileLock
 
 from probescale.errors import MachineError
-from probescale.utils.cache import cache_limit, enforce_limit
+from probescale.utils.cache import cache_limit, enforce_limit, features_dir, try_lock
 from probescale.utils.files import format_size, write_json
 from probescale.utils.progress import console
-from probescale.utils.sources import features_dir, try_lock
 
 READ_ROWS = 4096  # at once: what is read stays small whatever the file's size
 NOTE_SECONDS = 2.0

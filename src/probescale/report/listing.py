@@ -11,9 +11,8 @@ from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import builtin_tasks
 from probescale.tasks.metrics import METRICS
 from probescale.tasks.structural import PROPERTIES
-from probescale.utils.cache import list_entries
+from probescale.utils.cache import cache_dir, list_entries
 from probescale.utils.files import format_size
-from probescale.utils.sources import cache_dir
 
 
 def listing_table(what: str) -> Table:

@@ -12,10 +12,35 @@ from pathlib import Path
 from filelock import FileLock
 
 from probescale.errors import UserError
-from probescale.utils.sources import cache_dir, features_dir, packages_dir, try_lock
 
 DEFAULT_LIMIT = 20  # gigabytes
 IN_USE = 3600  # seconds: a process may still read an entry that was used so recently
+
+
+def cache_dir() -> Path:
+    """The cache folder: $PROBESCALE_CACHE, or probescale/ in the user's cache folder."""
+    if folder := os.environ.get("PROBESCALE_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "probescale"
+
+
+def features_dir() -> Path:
+    """The cache folder of representations."""
+    return cache_dir() / "features"
+
+
+def packages_dir() -> Path:
+    """The cache folder of files from wheels."""
+    return cache_dir() / "pypi"
+
+
+def try_lock(lock: FileLock) -> bool:
+    """Acquire a lock if it is free; returns whether it was."""
+    try:
+        lock.acquire(timeout=0)
+    except TimeoutError:
+        return False
+    return True
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from tokenizers import Tokenizer
-from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerBase
 
 from probescale.errors import ProofFailed
 from probescale.models.loading import quiet_transformers
+from probescale.models.tokenizers import get_backend
 
 PLAIN_CLASS = "TokenizersBackend"  # the stock class that uses tokenizer.json unchanged
 BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
@@ -27,7 +28,7 @@ class TokenizerVocabulary:
     """The vocabulary in a tokenizer's file: token ids, and which tokens other tokens are built from."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.data: dict[str, Any] = json.loads(_backend(tokenizer).to_str())
+        self.data: dict[str, Any] = json.loads(get_backend(tokenizer).to_str())
         self.model: dict[str, Any] = self.data["model"]
         self.prefix: str = self.model.get("continuing_subword_prefix") or ""
         self.suffix: str = self.model.get("end_of_word_suffix") or ""
@@ -153,12 +154,12 @@ def rebuild_tokenizer(
         tokenizer.save_pretrained(folder)
         (folder / "tokenizer.json").write_text(expected, encoding="utf-8")
         rebuilt = _load(folder)
-        if _backend(rebuilt).to_str() != expected:  # some classes rebuild parts of it, differently
+        if get_backend(rebuilt).to_str() != expected:  # some classes rebuild parts of it, differently
             settings = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
             settings |= {"tokenizer_class": PLAIN_CLASS, "model_input_names": tokenizer.model_input_names}
             (folder / "tokenizer_config.json").write_text(json.dumps(settings), encoding="utf-8")
             rebuilt = _load(folder)
-        if _backend(rebuilt).to_str() != expected:
+        if get_backend(rebuilt).to_str() != expected:
             raise ProofFailed(f"{type(tokenizer).__name__} with fewer tokens does not load as it was saved")
     rebuilt.name_or_path = tokenizer.name_or_path
     rebuilt.padding_side, rebuilt.truncation_side = tokenizer.padding_side, tokenizer.truncation_side
@@ -167,7 +168,3 @@ def rebuild_tokenizer(
 
 def _load(folder: Path) -> PreTrainedTokenizerBase:
     return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-
-
-def _backend(tokenizer: PreTrainedTokenizerBase) -> Tokenizer:
-    return cast("PreTrainedTokenizerFast", tokenizer).backend_tokenizer
