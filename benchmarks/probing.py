@@ -40,7 +40,9 @@ from probescale.probing.probe import probe
 from probescale.probing.represent import Request, represent
 from probescale.probing.sites import Site, sites_of
 from probescale.probing.targets import Target
-from probescale.tasks.data import Examples, load_examples, load_tagged, sample, without_repeats
+from probescale.tasks.data import Examples
+from probescale.tasks.labelled import load_examples, load_tagged
+from probescale.tasks.sampling import sample, without_repeats
 from probescale.tasks.task import Task
 from real import DATA, weights
 

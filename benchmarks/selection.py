@@ -75,7 +75,7 @@ def _gather(task: str) -> Any:  # noqa: ANN401
     from probescale.probing.probe import probe
     from probescale.selection.search import all_subsets, beam_search, beam_width
     from probescale.selection.structure import Structure
-    from probescale.tasks.data import sample
+    from probescale.tasks.sampling import sample
 
     prober, plain = prober_of(task), Structure()
     loaded, config, rows = prober.loaded, prober.config, prober.task.train

@@ -43,7 +43,8 @@ class Job:
 def data(task: str, part: str, most: int, seed: int) -> Any:  # noqa: ANN401 - Examples, imported late
     """Rows of a task: of train without repeats, and without what stands in dev."""
     from probescale.config import DataConfig
-    from probescale.tasks.data import load_examples, sample, without_repeats
+    from probescale.tasks.labelled import load_examples
+    from probescale.tasks.sampling import sample, without_repeats
 
     def read(which: str) -> Any:  # noqa: ANN401
         about = TASKS[task]

@@ -34,8 +34,8 @@ Int = Annotated[int, Strict()]  # true is not 1
 Column = Annotated[str | int, Field(union_mode="left_to_right")]
 Pooling = Literal["auto", "cls", "sep", "mean", "max", "last", "token", "token_mean"]
 WORD_POOLINGS = ("token", "token_mean")  # of tagging: one state a word
-Kind = Literal["class", "multi", "number"]
-TaskKind = Literal["class", "number", "tags"]
+ProbeTarget = Literal["class", "multi", "number"]  # what a probe predicts
+Head = Literal["none", "sentence", "token", "regression", "lm"]  # of a stock model
 Granularity = Literal["layer", "sublayer", "head"]
 
 
@@ -87,7 +87,7 @@ class ProbeConfig(Section):
         "each word's first piece (token) or the mean of its pieces (token_mean). auto: the family's own; token for "
         "the task's own tags.",
     )
-    target: Kind = Field(
+    target: ProbeTarget = Field(
         default="class",
         description="class: one label a row; multi: several (a list, or text with | ; , between); number: a quantity. "
         "Without data of its own, a probe predicts what the task does.",
@@ -124,7 +124,7 @@ Unlabelled = Annotated[UnlabelledConfig, BeforeValidator(_source_alone)]
 
 class TaskConfig(Section):
     name: Name = Field(default="task", description="Name used in tables and reports.")
-    kind: TaskKind = Field(
+    kind: str = Field(
         default="class",
         description="class: one label a text or pair; number: one quantity a text or pair (regression); tags: one tag "
         "a word (entities, parts of speech).",

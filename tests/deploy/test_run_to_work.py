@@ -86,9 +86,10 @@ def test_predictions_keep_the_order_and_are_those_of_the_run(run, task_files):
         answers = list(predict_lines(open_model(str(place)), lines))
         assert [answer.number for answer in answers] == list(range(1, len(texts) + 1))
         assert [answer.text for answer in answers] == texts
-        assert all(known.get(answer.text, answer.label) == answer.label for answer in answers)
-        assert all(sum((answer.probabilities or {}).values()) == pytest.approx(1) for answer in answers)
-        both.append([answer.probability for answer in answers])
+        records = [answer.record() for answer in answers]
+        assert all(known.get(record["text"], record["label"]) == record["label"] for record in records)
+        assert all(sum(record["probabilities"].values()) == pytest.approx(1) for record in records)
+        both.append([record["probability"] for record in records])
     assert both[0] == pytest.approx(both[1], abs=1e-4)
 
 
@@ -265,7 +266,8 @@ def test_texts_are_cut_where_training_cut_them(run):
         ready = open_model(str(place))
         assert ready.trained_length == 32
         plain, cut, whole = (next(iter(predict_lines(ready, long, length))) for length in (None, 32, 64))
-        assert plain.probability == cut.probability != whole.probability
+        plain, cut, whole = (answer.record()["probability"] for answer in (plain, cut, whole))
+        assert plain == cut != whole
 
 
 def test_the_snippets_of_the_docs_run_as_they_stand(run, model_folder, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from probescale.deploy.inference import open_model
 from probescale.deploy.predict import predict_lines
 from probescale.deploy.texts import Format, Line, read_texts
 from probescale.errors import UserError
+from probescale.tasks.kinds import KINDS
 
 
 def read(data: bytes, kind: Format, pair: str | None = None) -> list[Line]:
@@ -55,6 +56,6 @@ def test_half_of_a_character():
 
 def test_a_tagger_takes_no_pairs(model_folder):
     ready = open_model(str(model_folder("t5")))
-    assert ready.kind == "tags"
+    assert ready.kind is KINDS["tags"]
     with pytest.raises(UserError, match="tags the words of one text"):
         list(predict_lines(ready, [Line(1, "a", "b")]))

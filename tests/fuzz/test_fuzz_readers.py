@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from pyarrow import ipc, parquet
 
 from helpers.fuzzing import RNG, answered, fuzz, json_bytes, nonsense, spoilt
-from probescale.config import DataConfig, Kind, UnlabelledConfig
-from probescale.tasks.data import load_examples, load_tagged, split
+from probescale.config import DataConfig, ProbeTarget, UnlabelledConfig
+from probescale.tasks.labelled import load_examples, load_tagged
 from probescale.tasks.readers import READERS
+from probescale.tasks.sampling import split
 from probescale.tasks.unlabelled import load_unlabelled
 from probescale.utils.sources import DATA_SUFFIXES
 
@@ -53,7 +54,7 @@ SOUND: dict[str, bytes] = {
     ".txt": "\n".join(TEXTS).encode(),
 }
 COLUMNS: dict[str, tuple[Any, Any]] = {".conll": (1, 2), ".txt": (1, 2), ".conllu": ("form", "upos")}
-KINDS: tuple[Kind, ...] = ("class", "multi", "number")
+TARGETS: tuple[ProbeTarget, ...] = ("class", "multi", "number")
 
 
 def test_every_type_is_fuzzed():
@@ -75,8 +76,8 @@ def read_all(path: Path, suffix: str) -> None:
     """As everything that a file of this type can be."""
     text, label = COLUMNS.get(suffix, ("text", "label"))
     data = DataConfig(source=str(path), text=text, label=label)
-    for kind in KINDS:
-        if found := answered(lambda kind=kind: load_examples(data, field="task.train", kind=kind)):
+    for target in TARGETS:
+        if found := answered(lambda target=target: load_examples(data, field="task.train", target=target)):
             assert found.fingerprint
             first, second = split(found, 0.2, 0) if len(found) > 1 else (found, found)
             assert len(first)

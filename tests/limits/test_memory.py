@@ -83,10 +83,10 @@ def test_answers(model_folder):
     loaded = load_classifier(str(model_folder("bert")), None, ("a", "b"), 0)
     ready = wrap_pytorch(loaded)
     lines = [Line(number, text) for number, text in enumerate(DATA.texts, 1)]
-    whole, told = predict(loaded, DATA), [one.probability for one in predict_lines(ready, lines)]
+    whole, told = predict(loaded, DATA), [one.record()["probability"] for one in predict_lines(ready, lines)]
     at_most(loaded.model, 3)
     assert np.array_equal(predict(loaded, DATA), whole)
-    assert [one.probability for one in predict_lines(ready, lines)] == pytest.approx(told, rel=1e-5)
+    assert [one.record()["probability"] for one in predict_lines(ready, lines)] == pytest.approx(told, rel=1e-5)
 
 
 @pytest.mark.slow

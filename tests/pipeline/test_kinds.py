@@ -16,7 +16,6 @@ from helpers.models import LAYERS
 from probescale.errors import Problems, UserError
 from probescale.models.counting import count_from_config, count_parameters
 from probescale.models.families import FAMILIES
-from probescale.models.heads import HEAD_FOR
 from probescale.models.loading import load_classifier
 from probescale.models.proof.comparison import compare_in_memory
 from probescale.models.proof.reference import compute_own_reference
@@ -32,6 +31,7 @@ from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import together
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
+from probescale.tasks.kinds import find_kind
 from probescale.tasks.task import load_task
 
 KINDS = ("tags", "number")
@@ -106,7 +106,7 @@ def test_every_strategy_has_what_it_decides_by(model_folder, data, kind):
 @pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_the_stock_head_for_a_kind(model_folder, data, kind, family):
     source, names = str(model_folder(family)), ("a", "b", "c") if kind == "tags" else ()
-    head = HEAD_FOR[kind]
+    head = find_kind(kind).head
     one, again, other = (load_classifier(source, None, names, seed, head=head) for seed in (0, 0, 1))
     per_token = kind == "tags" or family == "t5"
     name = f"{STOCK[family]}For{'Token' if per_token else 'Sequence'}Classification"

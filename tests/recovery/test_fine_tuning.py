@@ -130,7 +130,7 @@ def test_the_best_epoch_is_kept(parent, monkeypatch):
 @pytest.mark.slow
 def test_rows_set_aside_are_not_learnt_from(parent):
     """With labels turned round in the part that is set aside, the same model comes out of a single epoch."""
-    from probescale.tasks.data import split_rows
+    from probescale.tasks.sampling import split_rows
 
     recipe = RECIPE.model_copy(update={"epochs": 1, "validation": 0.25})
     _, held = split_rows(TRAIN.labels, 0.25, 0)
@@ -180,9 +180,9 @@ def test_words_are_answered_at_their_first_piece(model_folder):
 def test_quantities_of_any_size_are_learnt_and_answered_in_their_units(model_folder, factor):
     loaded = load_classifier(str(model_folder("bert")), None, (), 0, head="regression")
     values = tuple(factor * (5 + label) for label in TRAIN.labels)
-    train = replace(TRAIN, labels=values, names=(), kind="number")
+    train = replace(TRAIN, labels=values, names=(), target="number", kind="number")
     fine_tune(loaded, train, RECIPE, max_length=32)
-    found = predict(loaded, replace(DEV, kind="number", names=()), max_length=32)
+    found = predict(loaded, replace(DEV, target="number", kind="number", names=()), max_length=32)
     assert np.corrcoef(found, DEV.labels)[0, 1] > 0.7
     assert 5 * factor < found.mean() < 6 * factor
 

@@ -9,6 +9,7 @@ import torch
 from torch.nn import functional
 
 from probescale.recovery.objective import Objective
+from probescale.tasks.kinds.losses import SquaredError
 
 NAN = math.nan
 LOGITS = torch.tensor([[2.0, -1.0], [0.5, 0.0], [-3.0, 1.0]])
@@ -57,7 +58,8 @@ def test_the_right_answer_costs_nothing():
 
 
 def test_quantities_are_squared_distances():
-    objective = Objective(torch.tensor([1.0, NAN]), quantity=True, answers=torch.tensor([[3.0], [5.0]]), soft=0.5)
+    labels, answers = torch.tensor([1.0, NAN]), torch.tensor([[3.0], [5.0]])
+    objective = Objective(labels, criterion=SquaredError(), answers=answers, soft=0.5)
     logits = torch.tensor([[2.0], [2.0]])
     assert objective.loss(logits, torch.arange(2)).item() == pytest.approx((0.5 * 1 + 0.5 * 1 + 9) / 2)
 
@@ -81,5 +83,6 @@ def test_the_best_single_answer():
     mixed = Objective(torch.tensor([0.0, NAN, 1.0]), answers=ANSWERS)
     shares = (torch.tensor([1.0, 0.0]) + ANSWERS[1].softmax(-1) + torch.tensor([0.0, 1.0])) / 3
     torch.testing.assert_close(mixed.constant(LOGITS, ROWS).softmax(-1), shares.expand(3, 2))
-    numbers = Objective(torch.tensor([1.0, NAN, 3.0]), quantity=True, answers=torch.tensor([[9.0], [5.0], [9.0]]))
+    labels, answers = torch.tensor([1.0, NAN, 3.0]), torch.tensor([[9.0], [5.0], [9.0]])
+    numbers = Objective(labels, criterion=SquaredError(), answers=answers)
     assert numbers.constant(LOGITS[:, :1], ROWS).flatten().tolist() == [3.0, 3.0, 3.0]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from probescale.recovery.regressions import find_regressions
-from probescale.tasks.data import Examples, TaggedSentences, tag_rows
+from probescale.tasks.data import Examples, TaggedSentences, tuple_rows
 from probescale.tasks.task import Task
 
 TEXTS = ("good film", "not good at all", "it isn't bad , it is strange", "a long text of more than eight words in all")
@@ -53,12 +53,13 @@ def test_negations(word):
 def test_a_sentence_of_tags_is_right_when_all_tags_are():
     words = (("a", "b"), ("c",))
     data = TaggedSentences(words=words, tags=((0, -1), (1,)), names=("X", "Y"))
-    task = task_of(train=data, dev=data, kind="tags", metric="tag_accuracy")
-    found = find_regressions(task, tag_rows(((0, 1), (1,))), tag_rows(((0, 0), (0,))))
+    task = task_of(train=data, dev=data, metric="tag_accuracy")
+    found = find_regressions(task, tuple_rows(((0, 1), (1,))), tuple_rows(((0, 0), (0,))))
     assert found is not None
     assert (found.newly_wrong, found.newly_right) == (1, 0)
     assert found.examples[0].text == "c"
 
 
 def test_numbers_are_not_right_or_wrong():
-    assert find_regressions(task_of(kind="number"), np.array([1.0]), np.array([1.0])) is None
+    data = Examples(texts=("a film",), labels=(1.0,), pairs=None, names=(), target="number", kind="number")
+    assert find_regressions(task_of(train=data, dev=data), np.array([1.0]), np.array([1.0])) is None

@@ -7,8 +7,9 @@ from scipy.stats import binomtest, pearsonr, spearmanr
 from sklearn.metrics import r2_score
 
 from probescale.errors import UserError
-from probescale.tasks.data import tag_rows
-from probescale.tasks.metrics import METRICS, check_metric, choose_metric, interval
+from probescale.tasks.data import tuple_rows
+from probescale.tasks.kinds import KINDS
+from probescale.tasks.metrics import METRICS, interval
 
 
 @pytest.mark.parametrize(
@@ -54,27 +55,27 @@ def test_what_does_not_vary_correlates_with_nothing(name):
 
 
 NAMES = ("B-LOC", "B-PER", "I-PER", "O")
-GOLD = tag_rows([(1, 2, 3), (0, 3, -1), (3, 3, 1)])
-PREDICTED = tag_rows([(1, 2, 3), (0, 0, 0), (3, 3, -1)])  # one span too many, one beyond the length limit
+GOLD = tuple_rows([(1, 2, 3), (0, 3, -1), (3, 3, 1)])
+PREDICTED = tuple_rows([(1, 2, 3), (0, 0, 0), (3, 3, -1)])  # one span too many, one beyond the length limit
 
 
 def test_metrics_of_tags_worked_out_by_hand():
     assert METRICS["tag_accuracy"](GOLD, PREDICTED) == pytest.approx(6 / 8)
-    assert METRICS["entity_f1"].of(NAMES)(GOLD, PREDICTED) == pytest.approx(2 * 2 / (3 + 3))
-    assert METRICS["entity_f1"].of(NAMES)(tag_rows([(3, 3)]), tag_rows([(3, 3)])) == 0
+    assert METRICS["entity_f1"].for_names(NAMES)(GOLD, PREDICTED) == pytest.approx(2 * 2 / (3 + 3))
+    assert METRICS["entity_f1"].for_names(NAMES)(tuple_rows([(3, 3)]), tuple_rows([(3, 3)])) == 0
 
 
 def test_entity_f1_is_seqevals():
     rng = np.random.default_rng(0)
-    gold = tag_rows([tuple(rng.integers(0, 4, length)) for length in rng.integers(1, 9, 300)])
-    predicted = tag_rows([tuple(np.where(rng.random(len(tags)) < 0.7, tags, 3)) for tags in gold])
+    gold = tuple_rows([tuple(rng.integers(0, 4, length)) for length in rng.integers(1, 9, 300)])
+    predicted = tuple_rows([tuple(np.where(rng.random(len(tags)) < 0.7, tags, 3)) for tags in gold])
     words = [[[NAMES[tag] for tag in tags] for tags in rows] for rows in (gold, predicted)]
-    assert METRICS["entity_f1"].of(NAMES)(gold, predicted) == pytest.approx(seqeval.metrics.f1_score(*words))
+    assert METRICS["entity_f1"].for_names(NAMES)(gold, predicted) == pytest.approx(seqeval.metrics.f1_score(*words))
 
 
 def test_sentences_are_resampled_whole():
-    gold = tag_rows([(0, 0, 0), (1, 1, 1)] * 100)  # of like length: no table
-    predicted = tag_rows([(0, 0, 0)] * 200)
+    gold = tuple_rows([(0, 0, 0), (1, 1, 1)] * 100)  # of like length: no table
+    predicted = tuple_rows([(0, 0, 0)] * 200)
     low, high = interval(METRICS["tag_accuracy"], gold, predicted, seed=0)
     exact = binomtest(100, 200).proportion_ci()
     assert (low, high) == pytest.approx((exact.low, exact.high), abs=0.02)
@@ -83,7 +84,7 @@ def test_sentences_are_resampled_whole():
 
 def test_answers_that_do_not_fit_the_words_are_no_figure():
     with pytest.raises(ValueError, match="zip"):
-        METRICS["tag_accuracy"](tag_rows([(0, 1)]), tag_rows([(0,)]))
+        METRICS["tag_accuracy"](tuple_rows([(0, 1)]), tuple_rows([(0,)]))
 
 
 @pytest.mark.parametrize(
@@ -96,13 +97,13 @@ def test_answers_that_do_not_fit_the_words_are_no_figure():
     ],
 )
 def test_the_usual_metric(kind, names, usual):
-    assert choose_metric(None, kind, names) == usual
+    assert KINDS[kind].choose_metric(None, names) == usual
 
 
 def test_metrics_that_do_not_go_with_the_task():
     with pytest.raises(UserError, match="use one of: tag_accuracy, entity_f1"):
-        check_metric("accuracy", "tags")
+        KINDS["tags"].check_metric("accuracy")
     with pytest.raises(UserError, match="use one of: pearson, spearman, r2"):
-        check_metric("entity_f1", "number")
+        KINDS["number"].check_metric("entity_f1")
     with pytest.raises(UserError, match="use tag_accuracy"):
-        choose_metric("entity_f1", "tags", ("NN", "VB"))
+        KINDS["tags"].choose_metric("entity_f1", ("NN", "VB"))

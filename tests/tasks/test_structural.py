@@ -11,7 +11,7 @@ import pytest
 from helpers.real import real_data
 from probescale.config import DataConfig
 from probescale.errors import UserError
-from probescale.tasks.data import load_examples, load_tagged
+from probescale.tasks.labelled import load_examples, load_tagged
 from probescale.tasks.readers import read_conllu
 from probescale.tasks.structural import PROPERTIES, bigram_shift, load_property, sentence_length, word_content
 
@@ -121,13 +121,13 @@ def test_a_property_of_text_that_does_not_show_it():
 def test_several_labels_a_row(tmp_path):
     path = tmp_path / "m.csv"
     path.write_text('text,label\none,"joy, anger"\ntwo,joy|fear\nthree,\nfour,joy;joy\nfive,fear\nsix,anger\n')
-    found = load_examples(DataConfig(source=str(path)), field="x", kind="multi")
+    found = load_examples(DataConfig(source=str(path)), field="x", target="multi")
     assert found.names == ("anger", "fear", "joy")
     assert found.labels == ((0, 2), (1, 2), (), (2,), (1,), (0,))
     lists = tmp_path / "m.jsonl"
     rows = [{"text": "a", "label": ["x", "y"]}, {"text": "b", "label": []}, {"text": "c", "label": ["x"]}] * 2
     lists.write_text("\n".join(map(json.dumps, rows)))
-    assert load_examples(DataConfig(source=str(lists)), field="x", kind="multi").labels[:3] == ((0, 1), (), (0,))
+    assert load_examples(DataConfig(source=str(lists)), field="x", target="multi").labels[:3] == ((0, 1), (), (0,))
 
 
 @pytest.mark.parametrize(
@@ -137,13 +137,13 @@ def test_numbers_that_are_none(tmp_path, cells, says):
     path = tmp_path / "n.csv"
     path.write_text("text,label\n" + "\n".join(f"t{i},{cell}" for i, cell in enumerate(cells)) + "\n")
     with pytest.raises(UserError, match=says):
-        load_examples(DataConfig(source=str(path)), field="x", kind="number")
+        load_examples(DataConfig(source=str(path)), field="x", target="number")
 
 
 def test_numbers(tmp_path):
     path = tmp_path / "n.csv"
     path.write_text("text,label\na,1.5\nb,-2\nc,1e3\n")
-    assert load_examples(DataConfig(source=str(path)), field="x", kind="number").labels == (1.5, -2.0, 1000.0)
+    assert load_examples(DataConfig(source=str(path)), field="x", target="number").labels == (1.5, -2.0, 1000.0)
 
 
 @pytest.mark.real

@@ -157,9 +157,8 @@ def _write(answers: Iterable[Prediction], shape: Shape, target: TextIO) -> int:
             faults += 1
             typer.echo(f"line {one.number}: {one.fault}", err=True)
         if table:
-            said = one.label if one.label is not None else one.value if one.value is not None else ""
-            said = " ".join(tag for _, tag in one.tags) if one.tags is not None else said
-            table.writerow((one.number, one.text, said, "" if one.probability is None else one.probability))
+            said = (one.rendered.cell, one.rendered.probability) if one.rendered else ("", None)
+            table.writerow((one.number, one.text, *said))
         elif shape is Shape.jsonl:
             target.write(json.dumps(one.record(), ensure_ascii=False) + "\n")
         else:

@@ -7,8 +7,9 @@ import numpy as np
 from probescale.deploy.inference import InferenceModel, run_in_parts
 from probescale.models.batching import batches_by_tokens
 from probescale.models.memory import BatchSplitter
-from probescale.recovery.inputs import Data, build_inputs
-from probescale.recovery.predict import decode_logits
+from probescale.recovery.inputs import build_inputs
+from probescale.tasks.data import Data
+from probescale.tasks.kinds import find_kind
 from probescale.tasks.task import Task
 from probescale.utils.progress import progress
 
@@ -16,7 +17,7 @@ BATCH_TOKENS = 2048
 
 
 def predict_dataset(model: InferenceModel, data: Data, max_length: int, title: str = "predicting") -> np.ndarray:
-    """The prediction for every example, as recovery.predict gives it: a label number, a quantity or a tuple of tags."""
+    """(inputs,) the prediction for every input, decoded by the kind of task."""
     inputs = build_inputs(model.tokenizer, data, min(max_length, model.max_length))
     logits_of_rows: np.ndarray | None = None
     order, portions = inputs.tokens.by_length, BatchSplitter()
@@ -33,7 +34,7 @@ def predict_dataset(model: InferenceModel, data: Data, max_length: int, title: s
             logits_of_rows[rows] = logits
             advance(len(order[here]))
     assert logits_of_rows is not None
-    return decode_logits(data, inputs, logits_of_rows)
+    return find_kind(data.kind).decode(logits_of_rows, inputs.starts)
 
 
 def evaluate_metric(model: InferenceModel, task: Task, max_length: int) -> float:

@@ -9,7 +9,15 @@ import numpy as np
 
 from probescale.config import RunConfig
 from probescale.deploy.evaluation import evaluate_metric
-from probescale.deploy.inference import GRAPH, InferenceModel, input_names, load_pytorch, open_onnx, wrap_pytorch
+from probescale.deploy.inference import (
+    GRAPH,
+    STATES,
+    InferenceModel,
+    input_names,
+    load_pytorch,
+    open_onnx,
+    wrap_pytorch,
+)
 from probescale.deploy.onnx.graph import write_graph, write_int8
 from probescale.deploy.onnx.session import can_run
 from probescale.errors import ProofFailed, UserError
@@ -60,7 +68,7 @@ def export(
             reset_tokenizer(loaded.tokenizer).save_pretrained(partial)
         about = ExportRecord(
             int8=False,
-            kind=ours.kind,
+            kind=ours.kind.name if ours.kind else STATES,
             labels=ours.labels,
             inputs=tuple(input_names(loaded)),
             longest=ours.max_length,
@@ -132,7 +140,7 @@ def _measured(
     ours: InferenceModel, graph: InferenceModel, task: Task, max_length: int, tolerance: float
 ) -> dict[str, Any]:
     before, after = (evaluate_metric(one, task, max_length) for one in (ours, graph))
-    if before - after > tolerance:
+    if task.measure.loss(before, after) > tolerance:
         raise UserError(
             f"{task.metric} on {task.dev_split} falls from {100 * before:.2f} to {100 * after:.2f}, by more than "
             f"{100 * tolerance:g} points",

@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from probescale.errors import UserError
 from probescale.models.config_reading import read_folder_config
 from probescale.models.family import Family
+from probescale.models.heads import detect_head
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.memory import BatchSplitter
 from probescale.models.surgery import METADATA_FILE
 from probescale.models.tokenizers import load_tokenizer
+from probescale.tasks.kinds import Kind, find_kind, kind_for_head
 from probescale.utils.files import read_json
 
-Kind = Literal["class", "number", "tags", "states"]
 GRAPH = "model.onnx"
+STATES = "states"  # in the record of a model without a head, in place of a kind of task
 LONGEST = 512  # tokens, where neither model nor tokenizer has a limit
 
 
@@ -32,7 +34,7 @@ class InferenceModel:
 
     name: str
     format: str  # pytorch, onnx, onnx int8
-    kind: Kind
+    kind: Kind | None  # of the task that it answers; None: it has no head, and gives states
     labels: tuple[str, ...]  # of classes or tags
     tokenizer: PreTrainedTokenizerBase
     max_length: int  # tokens that the model can read
@@ -44,16 +46,16 @@ class InferenceModel:
 class TraceableModel(nn.Module):
     """A stock model whose forward takes tensors by position and returns one tensor, so that it can be traced."""
 
-    def __init__(self, model: PreTrainedModel, family: Family, kind: Kind, fields: Sequence[str]) -> None:
+    def __init__(self, model: PreTrainedModel, family: Family, kind: Kind | None, fields: Sequence[str]) -> None:
         super().__init__()
         self.model, self.family, self.kind, self.fields = model, family, kind, tuple(fields)
 
     def forward(self, *values: Tensor) -> Tensor:
         inputs = dict(zip(self.fields, values, strict=True))
         outputs = self.model(**inputs)
-        if self.kind == "states":
+        if self.kind is None:
             return outputs.last_hidden_state
-        if self.kind == "tags":
+        if self.kind.unit == "word":
             return outputs.logits
         return self.family.sentence_logits(outputs.logits, inputs["attention_mask"])
 
@@ -84,8 +86,9 @@ def load_pytorch(folder: Path, source: str, field: str) -> LoadedModel:
 
 def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
     """A loaded PyTorch model, ready for inference."""
-    kind = detect_kind(loaded)
-    fields = input_names(loaded)
+    folder = Path(loaded.source) if Path(loaded.source).is_dir() else None
+    record = read_json(folder / METADATA_FILE, field="MODEL") if folder and (folder / METADATA_FILE).is_file() else {}
+    kind, fields = detect_kind(loaded, record), input_names(loaded)
     traceable = TraceableModel(loaded.model, loaded.family, kind, fields).eval()
 
     def run(batch: dict[str, np.ndarray]) -> np.ndarray:
@@ -94,9 +97,7 @@ def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
             return traceable(*values).float().cpu().numpy()
 
     limit = limit_length(loaded.tokenizer, loaded.family.longest_input(loaded.model.config))
-    folder = Path(loaded.source) if Path(loaded.source).is_dir() else None
-    record = read_json(folder / METADATA_FILE, field="MODEL") if folder and (folder / METADATA_FILE).is_file() else {}
-    labels = label_names(loaded.model.config, kind)
+    labels = label_names(loaded, kind)
     return InferenceModel(
         loaded.source, "pytorch", kind, labels, loaded.tokenizer, limit, run, folder, record.get("max_length")
     )
@@ -109,36 +110,37 @@ def open_onnx(folder: Path, *, field: str) -> InferenceModel:
     record = read_json(folder / METADATA_FILE, field=field)
     try:
         about = record["onnx"]
-        kind, labels, limit, fields = about["kind"], tuple(about["labels"]), about["longest"], about["inputs"]
+        name, labels, limit, fields = about["kind"], tuple(about["labels"]), about["longest"], about["inputs"]
         int8 = bool(about["int8"])
     except (KeyError, TypeError) as error:
         raise UserError(
             f"{folder} has a graph but no record of it", field=field, hint="export it with `probescale export`"
         ) from error
+    kind = None if name == STATES else find_kind(name, field=field)
     tokenizer = load_tokenizer(folder, read_folder_config(folder, field=field), field=field)
     session = open_session(folder / GRAPH, int8=int8)
 
     def run(batch: dict[str, np.ndarray]) -> np.ndarray:
         return np.asarray(session.run(None, {name: batch[name] for name in fields})[0])
 
-    name = "onnx int8" if int8 else "onnx"
-    return InferenceModel(str(folder), name, kind, labels, tokenizer, limit, run, folder, record.get("max_length"))
+    form = "onnx int8" if int8 else "onnx"
+    return InferenceModel(str(folder), form, kind, labels, tokenizer, limit, run, folder, record.get("max_length"))
 
 
-def detect_kind(loaded: LoadedModel) -> Kind:
-    """What the model's head predicts: a class, a number or tags; states where it has no head."""
-    name, config = type(loaded.model).__name__, loaded.model.config
-    sentence = name.endswith("ForSequenceClassification")
-    by_tokens = name.endswith("ForTokenClassification")
-    if sentence or (by_tokens and loaded.family.mean_of_token_logits and config.problem_type is not None):
-        return "number" if config.problem_type == "regression" else "class"
-    return "tags" if by_tokens else "states"
+def detect_kind(loaded: LoadedModel, record: dict[str, Any]) -> Kind | None:
+    """The kind of task that the model was trained for; if its record names none, the first kind with its head."""
+    head = detect_head(loaded.model, loaded.family)
+    if head != "none" and "kind" in record:
+        return find_kind(record["kind"], field="MODEL")
+    return kind_for_head(head)
 
 
-def label_names(config: PreTrainedConfig, kind: Kind) -> tuple[str, ...]:
+def label_names(loaded: LoadedModel, kind: Kind | None) -> tuple[str, ...]:
     """The names of classes or tags, in the order of the logits."""
-    names = {int(number): name for number, name in (config.id2label or {}).items()}
-    return tuple(names[number] for number in sorted(names)) if kind in ("class", "tags") else ()
+    if kind is None or not kind.named:
+        return ()
+    names = {int(number): name for number, name in (loaded.model.config.id2label or {}).items()}
+    return tuple(names[number] for number in sorted(names))
 
 
 def input_names(loaded: LoadedModel) -> list[str]:

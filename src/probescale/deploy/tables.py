@@ -92,11 +92,10 @@ def answers_table(answers: Sequence[Prediction]) -> Table:
 def _said(one: Prediction) -> tuple[str, str]:
     if one.fault:
         return one.fault, ""
-    if one.tags is not None:
-        return " ".join(f"{word}/{tag}" for word, tag in one.tags), ""
-    if one.value is not None:
-        return f"{one.value:.4g}", ""
-    return one.label or "", f"{one.probability:.1%}"
+    if one.rendered is None:
+        return "", ""
+    share = one.rendered.probability
+    return one.rendered.shown, "" if share is None else f"{share:.1%}"
 
 
 def _short(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from transformers import PreTrainedConfig
 
+from probescale.config import Head
 from probescale.errors import UserError, did_you_mean
 from probescale.models.config_reading import read_config
 from probescale.models.cost import Cost
@@ -14,7 +15,6 @@ from probescale.models.counting import count_flops, count_from_config
 from probescale.models.facts import Facts, FactsByLength, check_length, default_length
 from probescale.models.families import find_family
 from probescale.models.family import Family
-from probescale.models.heads import Head
 from probescale.models.shapes import built_in_config, list_shapes
 from probescale.utils.progress import console
 from probescale.utils.sources import is_local

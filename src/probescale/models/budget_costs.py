@@ -10,12 +10,13 @@ import psutil
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from probescale.config import Head
 from probescale.errors import UserError
 from probescale.models.cost import Cost, parameter_cost
 from probescale.models.counting import count_flops
 from probescale.models.facts import check_length
 from probescale.models.family import Family
-from probescale.models.heads import Head, build_on_meta
+from probescale.models.heads import build_on_meta
 from probescale.models.latency import measure_latency
 from probescale.models.parameters import Parameters
 from probescale.utils.files import format_size

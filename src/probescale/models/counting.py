@@ -8,11 +8,12 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from probescale.config import Head
 from probescale.errors import UserError, first_line
 from probescale.models.cost import Cost
 from probescale.models.facts import check_length
 from probescale.models.family import Family, backbone
-from probescale.models.heads import Head, build_on_meta
+from probescale.models.heads import build_on_meta
 from probescale.models.parameters import Parameters
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 import transformers
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from probescale.config import TaskKind
+from probescale.config import Head
 from probescale.errors import UserError, first_line
 from probescale.models.family import Family
 
-Head = Literal["none", "sentence", "token", "regression", "lm"]
 HEADS: dict[Head, str] = {
     "none": "the model alone",
     "sentence": "one label per text",
@@ -20,8 +17,16 @@ HEADS: dict[Head, str] = {
     "regression": "one number per text",
     "lm": "the next (or a hidden) token",
 }
-HEAD_FOR: dict[TaskKind, Head] = {"class": "sentence", "number": "regression", "tags": "token"}
-PROBLEM_TYPES = {"sentence": "single_label_classification", "regression": "regression"}  # as stock configs say it
+PROBLEM_TYPES = {"sentence": "single_label_classification", "regression": "regression"}  # as stock configs name them
+
+
+def detect_head(model: PreTrainedModel, family: Family) -> Head:
+    """The head of a loaded stock model, by its class; `none` for any head that answers neither texts nor tokens."""
+    name, problem = type(model).__name__, model.config.problem_type
+    by_token = name.endswith("ForTokenClassification")
+    if name.endswith("ForSequenceClassification") or (by_token and family.mean_of_token_logits and problem is not None):
+        return "regression" if problem == "regression" else "sentence"
+    return "token" if by_token else "none"
 
 
 def stock_class_name(family: Family, config: PreTrainedConfig, head: Head) -> str | None:

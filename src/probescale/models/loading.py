@@ -16,12 +16,13 @@ from accelerate import init_empty_weights
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.initialization import no_init_weights
 
+from probescale.config import Head
 from probescale.errors import UserError, first_line
 from probescale.models.checkpoint import refuse_missing, refuse_unknown_layers, stored_dtype, weight_files
 from probescale.models.config_reading import read_folder_config
 from probescale.models.families import find_family
 from probescale.models.family import Family, backbone_prefix
-from probescale.models.heads import PROBLEM_TYPES, Head, find_stock_class, stock_class_name
+from probescale.models.heads import PROBLEM_TYPES, find_stock_class, stock_class_name
 from probescale.models.layer_config import cut_config
 from probescale.models.tokenizers import gguf_options, load_tokenizer
 from probescale.utils.progress import console, spinner
@@ -86,6 +87,7 @@ def load_classifier(
     seed: int,
     *,
     head: Head = "sentence",
+    problem_type: str | None = None,
     allow_pickle: bool = False,
     field: str = "model.source",
 ) -> LoadedModel:
@@ -103,9 +105,9 @@ def load_classifier(
     # A decoder's sentence head reads the last token that is not padding.
     padding = {} if config.pad_token_id is not None else {"pad_token_id": tokenizer.pad_token_id}
     # Always set: the checkpoint's own head may have another problem type.
-    kind = {"problem_type": PROBLEM_TYPES.get(head)}
+    problem = {"problem_type": problem_type or PROBLEM_TYPES.get(head)}
     # float32: a half-precision checkpoint would silently train in half precision.
-    options = {"ignore_mismatched_sizes": True, "dtype": torch.float32, **labels, **padding, **kind}
+    options = {"ignore_mismatched_sizes": True, "dtype": torch.float32, **labels, **padding, **problem}
     model, info = _load(stock, folder, family, allow_pickle=allow_pickle, field=field, **options)
     new = {*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])}
     body = {n for n in new if n.startswith(backbone_prefix(model)) and ".pooler." not in n}

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from probescale.config import Head
 from probescale.errors import ProbeScaleError, ProofFailed, first_line
 from probescale.models.counting import count_parameters
 from probescale.models.family import Family
-from probescale.models.heads import HEADS, Head
+from probescale.models.heads import HEADS
 from probescale.models.loading import LoadedModel, load_as_saved, quiet_transformers
 from probescale.models.proof.comparison import Proof, ProofJob, prepare_proof, prove_folders
 from probescale.models.proof.reference import compute_layer_reference, find_stack_paths

@@ -29,7 +29,6 @@ from probescale.recovery.recipe import describe_recipe
 from probescale.recovery.result import EvaluatedModel
 from probescale.recovery.teacher import TeacherOutputs, load_teacher, record_teacher_outputs
 from probescale.selection.result import Selection
-from probescale.tasks.data import Examples
 from probescale.tasks.metrics import interval
 from probescale.tasks.task import Task
 from probescale.tasks.unlabelled import changed_copies, joined
@@ -98,7 +97,7 @@ class Measurer:
             ratio_layers=sum(parameters.layers) / sum(self.shrinker.original.layers),
             value=value,
             interval=spread,
-            retention=value / against if against > 0 else None,
+            retention=self.task.measure.retention(value, against),
             losses=losses,
             **self._speed(model),
             seconds=round(time.perf_counter() - started, 1),
@@ -107,7 +106,7 @@ class Measurer:
         if held:
             self.held = (kept, model)
         save_predictions(path.with_suffix(ANSWERS), predicted)
-        if isinstance(self.task.train, Examples) and self.task.kind == "class":
+        if self.task.kind.bias_pairs:
             found = measure_swaps(model, self.task.train, max_length=self.config.model.max_length)
             write_json(path.with_suffix(SWAYED), [one.model_dump() for one in found])
         measured.save(path)
@@ -154,7 +153,7 @@ class Measurer:
         model = self.held[1] if self.held and self.held[0] == kept else self.train("the answer", kept)[0]
         record = describe_cut(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
         record["params"] = count_parameters(model.model, model.family).total
-        record["max_length"] = self.config.model.max_length
+        record["max_length"], record["kind"] = self.config.model.max_length, self.task.kind.name
         if self.shrink:
             record["shrink"] = self.shrink.model_dump(mode="json", exclude_none=True)
         save_model(model, record, folder)

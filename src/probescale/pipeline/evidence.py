@@ -19,7 +19,7 @@ from probescale.selection.search import all_subsets, beam_search, beam_width
 from probescale.selection.select import largest_k
 from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import structure_of
-from probescale.tasks.data import sample
+from probescale.tasks.sampling import sample
 from probescale.tasks.task import Task
 from probescale.utils.progress import console
 

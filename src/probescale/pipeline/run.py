@@ -15,7 +15,6 @@ from probescale.errors import UserError
 from probescale.models.budget_costs import Workload, measure_costs
 from probescale.models.cost import Cost
 from probescale.models.counting import count_parameters
-from probescale.models.heads import HEAD_FOR
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.parameters import Parameters
 from probescale.models.shrink.shrinker import Shrinker, ShrinkPlan
@@ -44,6 +43,7 @@ from probescale.selection.result import Selection
 from probescale.selection.select import select, select_subset
 from probescale.selection.strategies import STRATEGIES
 from probescale.selection.structure import structure_of
+from probescale.tasks.kinds import find_kind
 from probescale.tasks.task import Task, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
 from probescale.utils.files import write_json, write_text
@@ -148,10 +148,8 @@ def prepare(config: RunConfig) -> tuple[Task, LoadedModel]:
     check_probes(task, config)
     check_budget(config, len(task.train.names))
     source = config.model
-    head, names = HEAD_FOR[task.kind], task.train.names
-    loaded = load_classifier(
-        source.source, source.revision, names, config.seed, head=head, allow_pickle=source.allow_pickle
-    )
+    options = {"head": task.kind.head, "problem_type": task.kind.problem_type, "allow_pickle": source.allow_pickle}
+    loaded = load_classifier(source.source, source.revision, task.train.names, config.seed, **options)
     for number, prop in enumerate(config.task.probes):
         if prop.pooling == "cls" and loaded.tokenizer.cls_token_id is None:
             raise UserError(
@@ -272,7 +270,7 @@ def _costs(path: Path, loaded: LoadedModel, config: RunConfig) -> dict[Unit, Cos
         workload = Workload(
             loaded.model.config,
             loaded.family,
-            HEAD_FOR[config.task.kind],
+            find_kind(config.task.kind).head,
             classes=len(loaded.model.config.id2label or ()),
             length=asked.length,
             batch_size=asked.batch_size,

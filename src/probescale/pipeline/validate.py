@@ -27,7 +27,7 @@ from probescale.probing.probes import PROBES
 from probescale.selection.budget import parse_budget
 from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import fill_in
-from probescale.tasks.kinds import check_kind
+from probescale.tasks.kinds import Kind, find_kind
 from probescale.tasks.structural import PROPERTIES
 from probescale.utils.sources import is_local
 from probescale.utils.wheels import parse_wheel_path
@@ -78,11 +78,13 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
             attempt(_check_tracker, tracker, number)
     task, model = _section(TaskConfig, raw.get("task")), _section(ModelConfig, raw.get("model"))
     if task:
-        attempt(check_kind, task)
+        kind = attempt(find_kind, task.kind)
+        if kind:
+            attempt(kind.check, task)
         for number, probe in enumerate(task.probes):
             if probe.property is not None:
                 attempt(lookup, PROPERTIES, probe.property, field=f"task.probes.{number}.property")
-        for step in _data_steps(task):
+        for step in _data_steps(task, kind):
             attempt(step)
     if model:
         attempt(_check_model, model)
@@ -120,16 +122,11 @@ def _section(section: type[S], raw: object) -> S | None:
         return None  # parse_section has reported it
 
 
-def _data_steps(task: TaskConfig) -> Iterator[Callable[[], object]]:
+def _data_steps(task: TaskConfig, kind: Kind | None) -> Iterator[Callable[[], object]]:
     """One check for every data section: local files are read, wheel sources checked for their form."""
-    from probescale.tasks.data import load_examples, load_tagged, read_labelled, read_tagged
-
-    if task.kind == "tags":
-        train, dev = load_tagged, read_tagged
-    else:
-        train, dev = partial(load_examples, kind=task.kind), partial(read_labelled, kind=task.kind)
-    sections: list[tuple[str, DataConfig | None, Callable[..., object]]]
-    sections = [("task.train", task.train, train), ("task.dev", task.dev, dev)]
+    sections: list[tuple[str, DataConfig | None, Callable[..., object]]] = []
+    if kind:
+        sections = [("task.train", task.train, kind.load), ("task.dev", task.dev, kind.check_rows)]
     sections += [(f"task.probes.{n}.data", probe.data, _reader(probe)) for n, probe in enumerate(task.probes)]
     for field, data, load in sections:
         if data is None:
@@ -142,7 +139,7 @@ def _data_steps(task: TaskConfig) -> Iterator[Callable[[], object]]:
 
 def _reader(probe: ProbeConfig) -> Callable[..., object]:
     """What reads a probe's own data."""
-    from probescale.tasks.data import load_examples, load_tagged
+    from probescale.tasks.labelled import load_examples, load_tagged
     from probescale.tasks.structural import load_property
 
     if probe.property is not None:
@@ -150,7 +147,7 @@ def _reader(probe: ProbeConfig) -> Callable[..., object]:
             return lambda data, field: None  # reported by its name
         name = probe.property
         return lambda data, field: load_property(name, data, (), 0, field=field.removesuffix(".data"))
-    return load_tagged if probe.pooling in WORD_POOLINGS else partial(load_examples, kind=probe.target)
+    return load_tagged if probe.pooling in WORD_POOLINGS else partial(load_examples, target=probe.target)
 
 
 def _check_together(config: RunConfig) -> None:
@@ -211,14 +208,13 @@ def check_budget(config: RunConfig, classes: int) -> None:
 
     from probescale.models.budget_costs import Workload, measure_costs
     from probescale.models.counting import count_from_config
-    from probescale.models.heads import HEAD_FOR
     from probescale.selection.constraints import Constraints
     from probescale.selection.search import refuse_costly
     from probescale.selection.select import largest_k
     from probescale.selection.structure import structure_of
 
     model, family = check_architecture(config.model)
-    head = HEAD_FOR[config.task.kind]
+    head = find_kind(config.task.kind).head
     parameters = count_from_config(model, family, classes, head)
     if config.shrink.asked:  # how small the embeddings get shows when the texts are read
         layers = parameters.layers if config.shrink.units == "all" else (1,) * len(parameters.layers)

@@ -15,7 +15,7 @@ from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel, compute_fingerprint
 from probescale.probing.probes.linear import MANY
 from probescale.probing.targets import Target
-from probescale.tasks.data import seeded_draw
+from probescale.tasks.sampling import seeded_draw
 
 
 def control_target(target: Target, keys: Sequence[str], seed: int) -> Target:

@@ -14,13 +14,11 @@ from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel
 from probescale.models.proof.child import without_cache
 from probescale.probing.scores import Flow
-from probescale.tasks.data import Examples, TaggedSentences
+from probescale.tasks.data import Data
 from probescale.utils.progress import progress
 
 
-def flow(
-    loaded: LoadedModel, texts: Examples | TaggedSentences, *, max_length: int = 128, batch_tokens: int = 2048
-) -> Flow:
+def flow(loaded: LoadedModel, texts: Data, *, max_length: int = 128, batch_tokens: int = 2048) -> Flow:
     """One pass over the texts."""
     tokens = tokenize(loaded.tokenizer, texts.texts, texts.pairs, max_length)
     with progress("how states turn", len(tokens)) as advance:

@@ -8,7 +8,7 @@ import numpy as np
 
 from probescale.errors import UserError
 from probescale.probing.targets import Target
-from probescale.tasks.data import split_rows
+from probescale.tasks.sampling import split_rows
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from probescale.probing.results import combine
 from probescale.probing.scores import ProbeScores
 from probescale.probing.sites import sites_of
 from probescale.probing.targets import Target
-from probescale.tasks.data import Examples, TaggedSentences, sample
+from probescale.tasks.data import Data
+from probescale.tasks.sampling import sample_units
 from probescale.tasks.task import Task
 
 
@@ -93,57 +94,37 @@ def _probe_once(
     }
 
 
-def pooling_of(prop: ProbeConfig, data: Examples | TaggedSentences, usual: str) -> str:
+def pooling_of(prop: ProbeConfig, data: Data, usual: str) -> str:
     """As the probe says; left to us, the usual one for texts, and a word's first piece for words."""
     if prop.pooling != "auto":
         return prop.pooling
-    return "token" if isinstance(data, TaggedSentences) else usual
+    return "token" if data.per_word else usual
 
 
 def rows_of(request: Request, features: Features, name: str, validation: float, seed: int) -> Rows:
     """Labels of the rows, what they were read from, and which part each belongs to."""
     data = request.data
-    if isinstance(data, TaggedSentences):
-        places = list(zip(features.inputs.tolist(), features.words.tolist(), strict=True))
-        target = Target("class", np.array([data.tags[i][w] for i, w in places]), data.names)
-        texts: list[tuple[str, ...]] = [(data.words[i][w],) for i, w in places]
-        groups: np.ndarray | None = features.inputs
-    else:
-        target, texts, groups = target_of(data), data.inputs, None
+    target, groups = target_of(data, features.inputs, features.words)
+    texts = data.texts_at(features.inputs, features.words)
     parts = check_parts(name, target, split_parts(target, groups, validation, seed), groups)
     return Rows(target, texts, groups if groups is not None else np.arange(len(target)), parts, request.pooling)
 
 
-def target_of(data: Examples) -> Target:
-    if data.kind == "multi":
-        values = np.zeros((len(data), len(data.names)), np.float32)
-        for row, labels in enumerate(data.labels):
-            values[row, list(labels)] = 1
-        return Target("multi", values, data.names)
-    return Target(data.kind, np.array(data.labels, np.float32 if data.kind == "number" else np.int64), data.names)
+def target_of(data: Data, inputs: np.ndarray, words: np.ndarray) -> tuple[Target, np.ndarray | None]:
+    """The labels of these units; and which input each belongs to, where an input has several."""
+    return Target(data.target, data.values_at(inputs, words), data.names), inputs if data.per_word else None
 
 
-def drawn(task: Task, prop: ProbeConfig, most: int, seed: int) -> Examples | TaggedSentences:
+def drawn(task: Task, prop: ProbeConfig, most: int, seed: int) -> Data:
     """The part of a probe's data that the seed draws: at most so many examples, or sentences with so many words."""
-    data = task.probe_data[prop.name]
-    if isinstance(data, Examples):
-        return sample(data, most, seed)
-    order = np.random.default_rng(seed).permutation(len(data))
-    words = np.cumsum([sum(tag >= 0 for tag in data.tags[i]) for i in order])
-    enough = int(np.searchsorted(words, most)) + 1
-    return data.take(sorted(order[:enough].tolist()))
+    return sample_units(task.probe_data[prop.name], most, seed)
 
 
 def check_probes(task: Task, config: RunConfig) -> None:
     """Refuse, before any work, a probe whose data cannot be split, or whose metric is not defined for its target."""
     for number, prop in enumerate(config.task.probes):
         data = drawn(task, prop, config.probing.max_examples, config.seed)
-        if isinstance(data, TaggedSentences):
-            tagged = [[tag for tag in tags if tag >= 0] for tags in data.tags]
-            groups: np.ndarray | None = np.repeat(np.arange(len(data)), [len(tags) for tags in tagged])
-            target = Target("class", np.array([tag for tags in tagged for tag in tags]), data.names)
-        else:
-            target, groups = target_of(data), None
+        target, groups = target_of(data, *data.units)
         check_parts(prop.name, target, split_parts(target, groups, config.probing.validation, config.seed), groups)
         _check_metric(target, number, config)
 

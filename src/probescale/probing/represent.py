@@ -27,7 +27,7 @@ from probescale.probing.cache import Features, Store, Writer
 from probescale.probing.sites import Site, sites_of, states_at
 from probescale.probing.subnetworks import ends_of, run_subnetworks
 from probescale.probing.views import View, tokenise
-from probescale.tasks.data import Examples, TaggedSentences
+from probescale.tasks.data import Data
 from probescale.utils.distributed import (
     in_shared_call,
     is_main_process,
@@ -48,7 +48,7 @@ FORMAT = 1  # of what is stored; a change makes older entries unused
 class Request:
     """States of this data under this pooling (not auto)."""
 
-    data: Examples | TaggedSentences
+    data: Data
     pooling: str
 
 
@@ -87,13 +87,13 @@ def represent(
 def key_of(loaded: LoadedModel, request: Request, max_length: int, sites: Sequence[Site]) -> str:
     """Everything that a feature depends on. The batch size is not among it."""
     data = request.data
-    wanted = [[tag >= 0 for tag in tags] for tags in data.tags] if isinstance(data, TaggedSentences) else None
+    by_word = [[labelled for _, labelled in data.words_in(number)] for number in range(len(data))]
     covered = [
         FORMAT,
         loaded.fingerprint,
         tokenizer_fingerprint(loaded.tokenizer),
         inputs_fingerprint(data),
-        wanted,
+        by_word if data.per_word else None,
         request.pooling,
         max_length,
         [(site.name, site.width) for site in sites],
@@ -102,10 +102,9 @@ def key_of(loaded: LoadedModel, request: Request, max_length: int, sites: Sequen
     return hashlib.sha256(json.dumps(covered).encode()).hexdigest()[:32]
 
 
-def inputs_fingerprint(data: Examples | TaggedSentences) -> str:
+def inputs_fingerprint(data: Data) -> str:
     """Of what the model reads: the same for data that differ in their labels only."""
-    inputs = data.words if isinstance(data, TaggedSentences) else [data.texts, data.pairs]
-    return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(data.content).encode()).hexdigest()
 
 
 def _by_inputs(requests: dict[str, Request]) -> list[dict[str, Request]]:

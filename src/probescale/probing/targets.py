@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit, logsumexp
 
-from probescale.config import Kind
+from probescale.config import ProbeTarget
 
 
 @dataclass(frozen=True)
 class Target:
-    kind: Kind
+    kind: ProbeTarget
     values: np.ndarray  # class: (rows,) numbers; multi: (rows, labels) of 0 and 1; number: (rows,)
     names: tuple[str, ...] = ()  # of classes or labels
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from probescale.models.batching import Tokens, tokenize
-from probescale.tasks.data import Examples, TaggedSentences
+from probescale.tasks.data import Data
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class View:
 
 def tokenise(
     tokenizer: PreTrainedTokenizerBase,
-    data: Examples | TaggedSentences,
-    wanted: Sequence[tuple[Examples | TaggedSentences, str]],
+    data: Data,
+    wanted: Sequence[tuple[Data, str]],
     max_length: int,
 ) -> tuple[Tokens, list[View]]:
     """The inputs' tokens, and a view for every (data, pooling) on the same inputs."""
@@ -82,13 +82,11 @@ def tokenise(
     return tokens, views
 
 
-def _spans(
-    encoded: BatchEncoding, row: int, number: int, data: Examples | TaggedSentences, pooling: str
-) -> Iterable[tuple[int, int, int]]:
+def _spans(encoded: BatchEncoding, row: int, number: int, data: Data, pooling: str) -> Iterable[tuple[int, int, int]]:
     """(word, first token, behind the last token) of every row that an input gives."""
     length = len(encoded["input_ids"][row])
-    if isinstance(data, TaggedSentences):
-        return _words(encoded, row, data.words[number], data.tags[number], pooling)
+    if data.per_word:
+        return _words(encoded, row, data.words_in(number), pooling)
     if pooling == "sep":
         place = separator(encoded.sequence_ids(row))
         return [(0, place, place + 1)]
@@ -96,7 +94,7 @@ def _spans(
 
 
 def _words(
-    encoded: BatchEncoding, row: int, words: tuple[str, ...], tags: tuple[int, ...], pooling: str
+    encoded: BatchEncoding, row: int, words: Sequence[tuple[str, bool]], pooling: str
 ) -> Iterable[tuple[int, int, int]]:
     """Pieces of the words that have a tag. Words beyond the length limit are left out.
 
@@ -104,9 +102,9 @@ def _words(
     on, whatever kind of tokenizer it has.
     """
     end, pieces = -1, encoded.tokens(row)
-    for number, (word, tag) in enumerate(zip(words, tags, strict=True)):
+    for number, (word, labelled) in enumerate(words):
         start, end = end + 1, end + 1 + len(word)
-        if tag < 0:
+        if not labelled:
             continue
         first, last = encoded.char_to_token(row, start), encoded.char_to_token(row, end - 1)
         if first is None or (last is None and pooling == "token_mean"):

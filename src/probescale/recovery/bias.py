@@ -6,7 +6,6 @@ A cut can lose such a balance while the metric stays. The sentences are ours, an
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -14,7 +13,8 @@ import numpy as np
 from probescale.models.loading import LoadedModel
 from probescale.recovery.inputs import build_inputs
 from probescale.recovery.predict import compute_logits
-from probescale.tasks.data import Examples
+from probescale.tasks.data import Data
+from probescale.tasks.kinds import find_kind
 from probescale.utils.files import Record
 
 NAMES = {
@@ -70,20 +70,13 @@ def pairs() -> Iterator[tuple[str, str, str]]:
         yield PRONOUNS, one, other
 
 
-def measure_swaps(loaded: LoadedModel, like: Examples, *, max_length: int = 128) -> tuple[SwapEffect, ...]:
+def measure_swaps(loaded: LoadedModel, like: Data, *, max_length: int = 128) -> tuple[SwapEffect, ...]:
     """`like`: data of the task, whose form the sentences take."""
     kinds, ones, others = zip(*pairs(), strict=True)
     texts = (*ones, *others)
-    asked = replace(
-        like,
-        texts=texts if like.pairs is None else (ASKED,) * len(texts),
-        pairs=None if like.pairs is None else texts,
-        labels=(0,) * len(texts),
-    )
+    asked = like.with_texts(texts, None) if like.pairs is None else like.with_texts((ASKED,) * len(texts), texts)
     logits = compute_logits(loaded, build_inputs(loaded.tokenizer, asked, max_length), title="names and pronouns")
-    shares = np.exp(logits - logits.max(1, keepdims=True))
-    shares /= shares.sum(1, keepdims=True)
-    one, other = np.split(shares, 2)
+    one, other = np.split(find_kind(like.kind).probabilities(logits), 2)
     changed, shift = one.argmax(1) != other.argmax(1), np.abs(one - other).sum(1) / 2
     return tuple(
         SwapEffect(

@@ -20,14 +20,16 @@ from probescale.models.loading import LoadedModel, compute_fingerprint, quiet_tr
 from probescale.models.subsets import Subset
 from probescale.recovery.callbacks import EarlyStop, ProgressBar
 from probescale.recovery.checkpoints import Checkpoints, find_newest
-from probescale.recovery.inputs import Data, Inputs, build_inputs, row_labels
+from probescale.recovery.inputs import Inputs, build_inputs
 from probescale.recovery.label_scale import LabelScale, fit_label_scale
 from probescale.recovery.objective import Objective
 from probescale.recovery.predict import compute_logits
 from probescale.recovery.states import capture_states
 from probescale.recovery.teacher import TeacherOutputs
 from probescale.recovery.trainer import RecoveryTrainer, build_arguments, mean_epoch_losses
-from probescale.tasks.data import Examples, split_rows
+from probescale.tasks.data import Data
+from probescale.tasks.kinds import Kind, find_kind
+from probescale.tasks.sampling import split_rows
 from probescale.tasks.unlabelled import joined
 from probescale.utils.distributed import run_on_all
 from probescale.utils.progress import progress
@@ -67,7 +69,7 @@ def fine_tune(
             short = recipe.model_copy(update={"epochs": recipe.healing})
             run_on_all(_train, loaded, inputs, used, [], healing, short, seed, f"healing, {title}")
         losses = run_on_all(_train, loaded, inputs, used, held, objective, recipe, seed, title, tracked, checkpoints)
-    if objective.quantity:
+    if find_kind(train.kind).standardised:
         scale.fold_into_head(loaded.model)
     loaded.fingerprint = compute_fingerprint(loaded.model)
     return losses
@@ -133,10 +135,9 @@ def _asked(
 ) -> tuple[Inputs, Objective, LabelScale]:
     """All inputs, labelled ones first, and what is to be learnt of them."""
     inputs = build_inputs(loaded.tokenizer, joined(train, teacher.unlabelled if teacher else None), max_length)
-    labels = row_labels(train)
-    quantity = isinstance(train, Examples) and train.kind == "number"
-    scale = fit_label_scale(labels, loaded.model) if quantity else LabelScale()
-    return inputs, _objective(scale.standardize(labels), inputs, recipe, teacher, kept, scale, quantity=quantity), scale
+    labels, kind = train.row_labels, find_kind(train.kind)
+    scale = fit_label_scale(labels, loaded.model) if kind.standardised else LabelScale()
+    return inputs, _objective(scale.standardize(labels), inputs, recipe, teacher, kept, scale, kind), scale
 
 
 def _objective(
@@ -146,15 +147,14 @@ def _objective(
     teacher: TeacherOutputs | None,
     kept: Subset | None,
     scale: LabelScale,
-    *,
-    quantity: bool,
+    kind: Kind,
 ) -> Objective:
-    labels = np.full(inputs.rows, np.nan, np.float32)  # unlabelled texts come behind
+    labels = np.full((inputs.rows, *known.shape[1:]), np.nan, np.float32)  # unlabelled texts come behind
     labels[: len(known)] = known
     states = teacher.states_for(kept) if teacher and kept and (recipe.states or recipe.healing) else None
     return Objective(
         labels=torch.from_numpy(labels),
-        quantity=quantity,
+        criterion=kind.loss,
         answers=torch.from_numpy(scale.standardize(teacher.logits)) if teacher else None,
         soft=recipe.soft,
         temperature=recipe.temperature,
@@ -167,8 +167,7 @@ def _parts(train: Data, inputs: Inputs, validation: float, seed: int) -> tuple[S
     """Inputs to learn from, and labelled ones that are set aside."""
     if not validation:
         return range(len(inputs)), []
-    sentences = isinstance(train, Examples) and train.kind == "class"
-    _, held = split_rows(train.labels if sentences else [0] * len(train), validation, seed)  # type: ignore[union-attr]
+    _, held = split_rows(train.classes, validation, seed)
     aside = set(held)
     return [number for number in range(len(inputs)) if number not in aside], held
 

@@ -7,7 +7,7 @@ tokenizers speak of the same row by the same number.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerBase
 
 from probescale.models.batching import Tokens
 from probescale.probing.views import tokenise
-from probescale.tasks.data import Data, TaggedSentences
+from probescale.tasks.data import Data
 
 
 @dataclass(frozen=True)
@@ -63,23 +63,12 @@ class Inputs(Dataset[dict[str, Any]]):
 
 
 def build_inputs(tokenizer: PreTrainedTokenizerBase, data: Data, max_length: int) -> Inputs:
-    words = isinstance(data, TaggedSentences)
-    if isinstance(data, TaggedSentences):
-        starts = np.concatenate([[0], np.cumsum([len(words) for words in data.words])]).astype(np.int64)
-        data = replace(data, tags=tuple((0,) * len(words) for words in data.words))  # words without a tag are asked too
-    else:
-        starts = np.arange(len(data) + 1)
+    words = data.per_word
+    starts = np.concatenate([[0], np.cumsum(data.rows_per_input)]).astype(np.int64)
+    data = data.fully_labelled()  # words without a tag are answered, too
     tokens, [view] = tokenise(tokenizer, data, [(data, "token" if words else "cls")], max_length)
     places: list[list[tuple[int, int]]] = [[] for _ in range(len(data))] if words else []
     if words:
         for number, word, token in zip(view.inputs, view.words, view.starts, strict=True):
             places[number].append((int(token), int(starts[number] + word)))
     return Inputs(tokens, words, starts, places)
-
-
-def row_labels(data: Data) -> np.ndarray:
-    """What is right in every row, NaN where nobody knows."""
-    if isinstance(data, TaggedSentences):
-        flat = np.array([tag for tags in data.tags for tag in tags], np.float64)
-        return np.where(flat < 0, np.nan, flat)
-    return np.array(data.labels, np.float64)

@@ -13,9 +13,10 @@ from probescale.models.batching import batches_by_tokens
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import BatchSplitter
-from probescale.recovery.inputs import Data, Inputs, build_inputs
+from probescale.recovery.inputs import Inputs, build_inputs
 from probescale.recovery.states import capture_states, mean_over_tokens
-from probescale.tasks.data import Examples
+from probescale.tasks.data import Data
+from probescale.tasks.kinds import find_kind
 from probescale.utils.distributed import map_over_processes, move_to_own_device
 from probescale.utils.progress import progress
 
@@ -25,22 +26,10 @@ Part = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]  # inputs, r
 def predict(
     loaded: LoadedModel, data: Data, *, max_length: int = 128, batch_tokens: int = 2048, title: str = "evaluating"
 ) -> np.ndarray:
-    """Numbers of labels, quantities, or a tuple of tags a sentence (-1 for a word beyond the length limit)."""
+    """(inputs,) the prediction for every input, decoded by the kind of task."""
     inputs = build_inputs(loaded.tokenizer, data, max_length)
-    return decode_logits(data, inputs, compute_logits(loaded, inputs, batch_tokens=batch_tokens, title=title))
-
-
-def decode_logits(data: Data, inputs: Inputs, answers: np.ndarray) -> np.ndarray:
-    """What the logits of all rows say."""
-    if isinstance(data, Examples) and data.kind == "number":
-        return answers[:, 0].astype(np.float64)
-    seen = ~np.isnan(answers[:, 0])
-    best = np.where(seen, np.where(seen[:, None], answers, 0).argmax(-1), -1)
-    if isinstance(data, Examples):
-        return best
-    tagged = np.empty(len(data), object)
-    tagged[:] = [tuple(best[a:b].tolist()) for a, b in zip(inputs.starts, inputs.starts[1:], strict=False)]
-    return tagged
+    logits = compute_logits(loaded, inputs, batch_tokens=batch_tokens, title=title)
+    return find_kind(data.kind).decode(logits, inputs.starts)
 
 
 def compute_logits(

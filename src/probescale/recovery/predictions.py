@@ -35,14 +35,7 @@ def write_predictions_csv(path: Path, task: Task, answers: Mapping[str, np.ndarr
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", *columns])
-    names = task.train.names
+    kind, names = task.kind, task.train.names
     for number, row in enumerate(zip(*columns.values(), strict=True), 1):
-        writer.writerow([number, *(format_prediction(one, names) for one in row)])
+        writer.writerow([number, *(kind.show(one, names) for one in row)])
     write_text(path, text.getvalue())
-
-
-def format_prediction(answer: Any, names: tuple[str, ...]) -> str:  # noqa: ANN401 - as the kind of task has it
-    """A label's name, the names of tags with spaces between, or a number."""
-    if isinstance(answer, tuple):
-        return " ".join(names[tag] if tag >= 0 else "-" for tag in answer)
-    return names[answer] if names else f"{answer:.6g}"

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from probescale.recovery.predictions import format_prediction
-from probescale.tasks.data import Data, TaggedSentences
+from probescale.tasks.data import Data
 from probescale.tasks.task import Task
 from probescale.utils.files import Record
 
@@ -48,11 +46,11 @@ class Regressions(Record):
 
 
 def find_regressions(task: Task, original: np.ndarray, small: np.ndarray) -> Regressions | None:
-    """None for numbers, which are not right or wrong. Of tags, a sentence is right when all of its tags are."""
-    if task.kind == "number":
+    """None where predictions of this kind of task are neither right nor wrong, but near or far."""
+    gold, kind = task.gold, task.kind
+    was, now = (kind.right(gold, said) for said in (original, small))
+    if was is None or now is None:
         return None
-    gold = task.gold
-    was, now = (np.array([_is_right(a, b) for a, b in zip(gold, said, strict=True)]) for said in (original, small))
     texts = _texts(task.dev)
     worse = np.flatnonzero(was & ~now)
     return Regressions(
@@ -64,19 +62,12 @@ def find_regressions(task: Task, original: np.ndarray, small: np.ndarray) -> Reg
             Example(
                 row=int(row) + 1,
                 text=texts[row][:LONGEST],
-                **{name: format_prediction(said[row], task.train.names) for name, said in
+                **{name: kind.show(said[row], task.train.names) for name, said in
                    (("right", gold), ("original", original), ("small", small))},
             )
             for row in worse[:SHOWN]
         ),
     )  # fmt: skip
-
-
-def _is_right(gold: Any, said: Any) -> bool:  # noqa: ANN401 - as the kind of task has it
-    """A word without a tag cannot be wrong."""
-    if isinstance(gold, tuple):
-        return all(wanted in (-1, found) for wanted, found in zip(gold, said, strict=True))
-    return bool(gold == said)
 
 
 def _slices(task: Task, texts: Sequence[str]) -> dict[str, np.ndarray]:
@@ -91,10 +82,7 @@ def _slices(task: Task, texts: Sequence[str]) -> dict[str, np.ndarray]:
         "with a negation": _where(texts, lambda text: NEGATIONS.search(text) is not None),
         "with a word that train does not have": _where(texts, lambda text: any(w not in seen for w in _split(text))),
     }
-    if task.kind == "class":
-        gold = task.gold
-        found |= {f"label {name}": gold == number for number, name in enumerate(task.train.names)}
-    return found
+    return found | task.kind.slices(task.gold, task.train.names)
 
 
 def _slice(name: str, rows: np.ndarray, was: np.ndarray, now: np.ndarray) -> Slice:
@@ -118,6 +106,6 @@ def _split(text: str) -> list[str]:
 
 
 def _texts(data: Data) -> list[str]:
-    if isinstance(data, TaggedSentences) or data.pairs is None:
+    if data.pairs is None:
         return list(data.texts)
     return [f"{text} | {pair}" for text, pair in zip(data.texts, data.pairs, strict=True)]

@@ -14,8 +14,9 @@ from safetensors.torch import load_model, save_model
 
 from probescale.models.loading import LoadedModel, compute_fingerprint
 from probescale.models.subsets import Subset
-from probescale.recovery.inputs import Data, Inputs, build_inputs
+from probescale.recovery.inputs import Inputs, build_inputs
 from probescale.recovery.predict import compute_logits
+from probescale.tasks.data import Data
 from probescale.tasks.unlabelled import joined
 from probescale.utils.distributed import is_main_process, run_on_all
 from probescale.utils.files import atomic_folder

@@ -17,7 +17,6 @@ from probescale.tasks.task import Task
 from probescale.utils.sources import is_local, local_path
 
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
-PIPELINES = {"class": "text-classification", "number": "text-classification", "tags": "token-classification"}
 CITE = """```bibtex
 @misc{das-probescale,
   title = {ProbeScale: Probing Analysis to Optimize Neural Scaling Laws for Efficient Small Language Model Inference},
@@ -39,7 +38,7 @@ def model_card(
 
     one, whole, metric = result.subnetwork, result.original, result.metric
     found = EvalResult(
-        task_type=PIPELINES[task.kind],
+        task_type=task.kind.pipeline_tag,
         dataset_type=task.name,
         dataset_name=task.name,
         dataset_split=task.dev_split,
@@ -48,7 +47,7 @@ def model_card(
     )
     data = ModelCardData(
         library_name="transformers",
-        pipeline_tag=PIPELINES[task.kind],
+        pipeline_tag=task.kind.pipeline_tag,
         base_model=parent.source if HUB_NAME.fullmatch(parent.source) and not is_local(parent.source) else None,
         license=read_licence(parent.source),
         metrics=[metric],
@@ -63,7 +62,7 @@ def model_card(
         f"{whole.params / one.params:.1f} times fewer parameters (embeddings and head counted), fine-tuned for "
         f"{task.name}. Made with ProbeScale.",
         "## Use",
-        _use(task.kind),
+        _use(task.kind.pipeline_tag),
         "## What it reaches",
         _table(result).markdown(),
         f"{metric} on {escape_markdown(result.split)}, {result.examples:,} examples. Intervals: 95 %, from resampling "
@@ -95,10 +94,10 @@ def read_licence(source: str) -> str | None:
     return match[1] if match else None
 
 
-def _use(kind: str) -> str:
+def _use(pipeline: str) -> str:
     return (
         "```python\nfrom transformers import pipeline\n\n"
-        f'answer = pipeline("{PIPELINES[kind]}", "path/of/this/folder")\nanswer("A text.")\n```'
+        f'answer = pipeline("{pipeline}", "path/of/this/folder")\nanswer("A text.")\n```'
     )
 
 

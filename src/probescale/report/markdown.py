@@ -13,7 +13,7 @@ from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table
 from probescale.selection.result import Selection
-from probescale.tasks.spans import is_spans
+from probescale.tasks.kinds import Kind
 from probescale.tasks.task import Task
 
 
@@ -86,26 +86,15 @@ def _how(task: Task, scores: ProbeScores, selection: Selection) -> str:
 
 def _usage(task: Task, family: Family) -> str:
     """What loads the model folder, in code that needs nothing of ours."""
-    if task.kind == "tags":
-        return _tagging(task)
-    if family.mean_of_token_logits:
-        return _mean_of_tokens(task, family)
-    if task.kind == "number":
-        made = 'measure = pipeline("text-classification", model="model", function_to_apply="none")  # score: the number'
-    else:
-        made = 'classify = pipeline("text-classification", model="model")'
-    return _python("from transformers import pipeline", "", made)
+    kind = task.kind
+    if kind.unit == "text" and family.mean_of_token_logits:
+        return _mean_of_tokens(kind, family)
+    made = _python("from transformers import pipeline", "", kind.pipeline_call(task.train.names))
+    return f"{kind.usage_note}\n\n{made}" if kind.usage_note else made
 
 
-def _tagging(task: Task) -> str:
-    together = ', aggregation_strategy="first"' if is_spans(task.train.names) else ""
-    code = f'tag = pipeline("token-classification", model="model"{together})'
-    note = "A word's tag is what the model says at its first piece; its other pieces were not trained to answer."
-    return f"{note}\n\n{_python('from transformers import pipeline', '', code)}"
-
-
-def _mean_of_tokens(task: Task, family: Family) -> str:
-    what, answer = ("number is", "numbers") if task.kind == "number" else ("logits are", "logits")
+def _mean_of_tokens(kind: Kind, family: Family) -> str:
+    what, answer = kind.outputs
     stock = family.classifier_class
     code = _python(
         f"from transformers import {stock}, AutoTokenizer",

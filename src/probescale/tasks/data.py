@@ -1,35 +1,132 @@
-"""Labelled examples: read, checked, cleaned, split. Everything later works on these two frozen types."""
+"""Rows of labelled texts or words, and how they are split and sampled."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 
-from probescale.config import DataConfig, Kind
-from probescale.errors import UserError
-from probescale.tasks.readers import read_columns
+from probescale.config import ProbeTarget
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
+class Data(Protocol):
+    """Inputs of a model with their labels.
+
+    An input is a text or a pair of texts. A unit is what carries a label: a whole input, or a word of it.
+    """
+
+    per_word: ClassVar[bool]  # a unit is a word, and not an input
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind of task that these rows belong to."""
+        ...
+
+    @property
+    def target(self) -> ProbeTarget:
+        """What a probe predicts from the labels."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the labels, by number; empty for numbers."""
+        ...
+
+    @property
+    def texts(self) -> tuple[str, ...]: ...
+
+    @property
+    def pairs(self) -> tuple[str, ...] | None:
+        """Second texts, where inputs are pairs."""
+        ...
+
+    @property
+    def inputs(self) -> list[tuple[str, ...]]:
+        """What the model reads of each row: (text,) or (text, pair)."""
+        ...
+
+    @property
+    def content(self) -> Any:  # noqa: ANN401 - a JSON value
+        """Everything the model reads, without the labels: the same content gives the same states."""
+        ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def classes(self) -> Sequence[int]:
+        """The class of each input, by which splits are stratified; all 0 where inputs have no class."""
+        ...
+
+    @property
+    def gold(self) -> np.ndarray:
+        """(inputs,) the right prediction for each input."""
+        ...
+
+    @property
+    def row_labels(self) -> np.ndarray:
+        """(rows,) labels of all rows that a model answers, as numbers; NaN where a row has none."""
+        ...
+
+    @property
+    def rows_per_input(self) -> np.ndarray:
+        """(inputs,) how many rows a model answers for each input."""
+        ...
+
+    @property
+    def units(self) -> tuple[np.ndarray, np.ndarray]:
+        """Input and word number of every unit with a label; the word is 0 where a unit is an input."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of inputs."""
+        ...
+
+    def take(self, rows: Sequence[int]) -> Self: ...
+
+    def with_texts(self, texts: tuple[str, ...], pairs: tuple[str, ...] | None) -> Self:
+        """Other inputs in the same form, without labels."""
+        ...
+
+    def joined(self, more: Any) -> Self:  # noqa: ANN401 - data of the same class
+        """The rows of both, own rows first."""
+        ...
+
+    def fully_labelled(self) -> Self:
+        """The same inputs with a label on every unit, so that all of them are asked for."""
+        ...
+
+    def words_in(self, number: int) -> list[tuple[str, bool]]:
+        """Words of an input, and whether each has a label; empty where units are inputs."""
+        ...
+
+    def values_at(self, inputs: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Labels of these units: (units,) numbers, or (units, labels) of 0 and 1."""
+        ...
+
+    def texts_at(self, inputs: np.ndarray, words: np.ndarray) -> list[tuple[str, ...]]:
+        """The text of each of these units."""
+        ...
+
+
 @dataclass(frozen=True)
 class Examples:
-    """Texts (or pairs of texts), each with its label: a class's number, several of them (multi), or a quantity."""
+    """Texts, or pairs of texts, with one label each: a class, several classes, or a number."""
 
     texts: tuple[str, ...]
     pairs: tuple[str, ...] | None
-    labels: tuple[Any, ...]
-    names: tuple[str, ...]  # label number -> name
-    kind: Kind = "class"
+    labels: tuple[Any, ...]  # by target; class: a label's number; multi: a tuple of them; number: a float
+    names: tuple[str, ...]
+    target: ProbeTarget = "class"
+    kind: str = "class"
+    per_word: ClassVar[bool] = False
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -45,22 +142,79 @@ class Examples:
 
     @property
     def inputs(self) -> list[tuple[str, ...]]:
-        """What the model sees of each row: (text,) or (text, pair)."""
         return list(zip(self.texts, self.pairs, strict=True)) if self.pairs else [(text,) for text in self.texts]
 
     @property
+    def content(self) -> list[Any]:
+        return [self.texts, self.pairs]
+
+    @property
     def fingerprint(self) -> str:
-        return _digest([self.texts, self.pairs, self.labels, self.names, self.kind])
+        return _digest([self.texts, self.pairs, self.labels, self.names, self.target])
+
+    @property
+    def classes(self) -> Sequence[int]:
+        return self.labels if self.target == "class" else [0] * len(self)
+
+    @property
+    def gold(self) -> np.ndarray:
+        if self.target == "multi":
+            return tuple_rows(self.labels)
+        return np.array(self.labels, np.float64 if self.target == "number" else np.int64)
+
+    @property
+    def row_labels(self) -> np.ndarray:
+        return np.array(self.labels, np.float64)
+
+    @property
+    def rows_per_input(self) -> np.ndarray:
+        return np.ones(len(self), np.int64)
+
+    @property
+    def units(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.arange(len(self)), np.zeros(len(self), np.int64)
+
+    def with_texts(self, texts: tuple[str, ...], pairs: tuple[str, ...] | None) -> Self:
+        return replace(self, texts=texts, pairs=pairs, labels=(() if self.target == "multi" else 0,) * len(texts))
+
+    def joined(self, more: Any) -> Self:  # noqa: ANN401 - data of the same class
+        pairs = self.pairs + more.pairs if self.pairs and more.pairs else None
+        return replace(self, texts=self.texts + more.texts, pairs=pairs, labels=self.labels + more.labels)
+
+    def fully_labelled(self) -> Self:
+        return self
+
+    def words_in(self, number: int) -> list[tuple[str, bool]]:
+        return []
+
+    def values_at(self, inputs: np.ndarray, words: np.ndarray) -> np.ndarray:
+        labels = [self.labels[i] for i in inputs]
+        if self.target != "multi":
+            return np.array(labels, np.float32 if self.target == "number" else np.int64)
+        values = np.zeros((len(labels), len(self.names)), np.float32)
+        for row, several in enumerate(labels):
+            values[row, list(several)] = 1
+        return values
+
+    def texts_at(self, inputs: np.ndarray, words: np.ndarray) -> list[tuple[str, ...]]:
+        every = self.inputs
+        return [every[i] for i in inputs]
 
 
 @dataclass(frozen=True)
 class TaggedSentences:
-    """Sentences split into words, with one tag a word; -1 for a word that has none."""
+    """Sentences split into words, with one tag per word; -1 for a word that has none."""
 
     words: tuple[tuple[str, ...], ...]
     tags: tuple[tuple[int, ...], ...]
     names: tuple[str, ...]
-    pairs: None = None  # as Examples have them
+    pairs: None = None
+    kind: str = "tags"
+    per_word: ClassVar[bool] = True
+
+    @property
+    def target(self) -> ProbeTarget:
+        return "class"
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -77,18 +231,60 @@ class TaggedSentences:
         return replace(self, words=tuple(self.words[r] for r in rows), tags=tuple(self.tags[r] for r in rows))
 
     @property
+    def content(self) -> tuple[tuple[str, ...], ...]:
+        return self.words
+
+    @property
     def fingerprint(self) -> str:
         return _digest([self.words, self.tags, self.names])
 
+    @property
+    def classes(self) -> Sequence[int]:
+        return [0] * len(self)
 
-Data = Examples | TaggedSentences
-D = TypeVar("D", bound=Data)
+    @property
+    def gold(self) -> np.ndarray:
+        return tuple_rows(self.tags)
+
+    @property
+    def row_labels(self) -> np.ndarray:
+        flat = np.array([tag for tags in self.tags for tag in tags], np.float64)
+        return np.where(flat < 0, np.nan, flat)
+
+    @property
+    def rows_per_input(self) -> np.ndarray:
+        return np.array([len(words) for words in self.words], np.int64)
+
+    @property
+    def units(self) -> tuple[np.ndarray, np.ndarray]:
+        places = [(i, w) for i, tags in enumerate(self.tags) for w, tag in enumerate(tags) if tag >= 0]
+        inputs, words = np.array(places, np.int64).reshape(-1, 2).T
+        return inputs, words
+
+    def with_texts(self, texts: tuple[str, ...], pairs: tuple[str, ...] | None) -> Self:
+        words = tuple(tuple(text.split()) for text in texts)
+        return replace(self, words=words, tags=tuple((-1,) * len(sentence) for sentence in words))
+
+    def joined(self, more: Any) -> Self:  # noqa: ANN401 - data of the same class
+        return replace(self, words=self.words + more.words, tags=self.tags + more.tags)
+
+    def fully_labelled(self) -> Self:
+        return replace(self, tags=tuple((0,) * len(words) for words in self.words))
+
+    def words_in(self, number: int) -> list[tuple[str, bool]]:
+        return [(word, tag >= 0) for word, tag in zip(self.words[number], self.tags[number], strict=True)]
+
+    def values_at(self, inputs: np.ndarray, words: np.ndarray) -> np.ndarray:
+        return np.array([self.tags[i][w] for i, w in zip(inputs, words, strict=True)])
+
+    def texts_at(self, inputs: np.ndarray, words: np.ndarray) -> list[tuple[str, ...]]:
+        return [(self.words[i][w],) for i, w in zip(inputs, words, strict=True)]
 
 
-def tag_rows(sentences: Sequence[tuple[int, ...]]) -> np.ndarray:
-    """An array with one tuple of tags a sentence: sentences of like length would else become a table.
+def tuple_rows(sentences: Sequence[tuple[int, ...]]) -> np.ndarray:
+    """An array of tuples, (sentences,): without this, sentences of equal length become a table.
 
-    >>> tag_rows([(0, 1), (2, 0)]).shape
+    >>> tuple_rows([(0, 1), (2, 0)]).shape
     (2,)
     """
     rows = np.empty(len(sentences), object)
@@ -96,258 +292,11 @@ def tag_rows(sentences: Sequence[tuple[int, ...]]) -> np.ndarray:
     return rows
 
 
-def load_examples(
-    data: DataConfig,
-    *,
-    field: str,
-    rename: Mapping[str, str] | None = None,
-    names: tuple[str, ...] | None = None,
-    kind: Kind = "class",
-) -> Examples:
-    """Read labelled texts. `names` are the labels of train, when this is dev: others are errors."""
-    texts, pairs, cells = read_labelled(data, field=field, kind=kind)
-    if kind == "number":
-        return Examples(texts, pairs, tuple(cells), (), kind)
-    if kind == "multi":
-        several = _label_names([label for cell in cells for label in cell], field=f"{field}.label", column=data.label)
-        return Examples(texts, pairs, tuple(tuple(several.index(one) for one in cell) for cell in cells), several, kind)
-    labels: list[str] = list(cells)
-    labels = [(rename or {}).get(label, label) for label in labels]
-    names = names or _label_names(labels, field=f"{field}.label", column=data.label)
-    return Examples(texts, pairs, _numbers(labels, names, field=f"{field}.label"), names)
-
-
-def read_labelled(
-    data: DataConfig, *, field: str, kind: Kind = "class"
-) -> tuple[tuple[str, ...], tuple[str, ...] | None, list[Any]]:
-    """Texts, second texts and label values, each checked on its own."""
-    wanted: dict[str, str | int] = {"text": data.text, "label": data.label}
-    if data.pair is not None:
-        wanted["pair"] = data.pair
-    columns = read_columns(data.source, data.split, wanted, field=field)
-    texts = _texts(columns["text"], field=f"{field}.text", column=data.text)
-    pairs = _texts(columns["pair"], field=f"{field}.pair", column=data.pair) if data.pair is not None else None
-    read = {"class": _label_texts, "multi": _label_lists, "number": _quantities}[kind]
-    return texts, pairs, read(columns["label"], field=f"{field}.label", column=data.label)
-
-
-def load_tagged(
-    data: DataConfig,
-    *,
-    field: str,
-    rename: Mapping[str, str] | None = None,
-    names: tuple[str, ...] | None = None,
-    repeats: bool = False,
-) -> TaggedSentences:
-    """Read sentences with a tag a word (or none). `names` are the tags of train, when this is dev: others are errors.
-
-    Without `repeats`, a sentence that comes several times is taken once: it would stand on both sides of a split.
-    """
-    rows = read_tagged(data, field=field)
-    rows = rows if repeats else list(dict(rows).items())
-    flat = [(rename or {}).get(tag, tag) for _, tags in rows for tag in tags if tag is not None]
-    names = names or _label_names(flat, field=f"{field}.label", column=data.label)
-    numbers = iter(_numbers(flat, names, field=f"{field}.label", row="tagged word"))
-    tags = tuple(tuple(-1 if tag is None else next(numbers) for tag in tags) for _, tags in rows)
-    return TaggedSentences(tuple(words for words, _ in rows), tags, names)
-
-
-def read_tagged(data: DataConfig, *, field: str) -> list[tuple[tuple[str, ...], tuple[str | None, ...]]]:
-    """Words and tags of every sentence, each checked on its own; sentences without any tagged word are left out."""
-    columns = read_columns(data.source, data.split, {"text": data.text, "label": data.label}, field=field)
-    for role in ("text", "label"):
-        if not all(isinstance(cell, (list, tuple)) for cell in columns[role]):
-            raise UserError(
-                f"tagging needs a list of words and a list of tags a row; {data.source} has plain values",
-                field=f"{field}.{role}",
-                hint="give a CoNLL file (.conll, .txt), or columns that hold lists",
-            )
-    if not all(isinstance(word, str) for words in columns["text"] for word in words):
-        raise UserError("words must be plain texts", field=f"{field}.text", hint="name the column with the words")
-    sentences = [(tuple(words), tags) for words, tags in zip(columns["text"], columns["label"], strict=True)]
-    if bad := [n for n, (words, tags) in enumerate(sentences, 1) if len(words) != len(tags)]:
-        raise UserError(f"sentence {bad[0]} has not as many tags as words", field=f"{field}.label")
-    rows = [(words, tags) for words, tags in sentences if any(tag is not None for tag in tags)]
-    if not rows:
-        raise UserError(f'no word in {data.source} has a value in "{data.label}"', field=f"{field}.label")
-    given = [tag for _, tags in rows for tag in tags if tag is not None]
-    texts = iter(_label_texts(given, field=f"{field}.label", column=data.label))
-    return [(words, tuple(None if tag is None else next(texts) for tag in tags)) for words, tags in rows]
-
-
 def load_rows(rows: Sequence[tuple[str, str]]) -> Examples:
-    """Examples from texts with a class each."""
+    """Examples from (text, label) pairs."""
     names = tuple(sorted({label for _, label in rows}))
     labels = tuple(names.index(label) for _, label in rows)
     return Examples(tuple(text for text, _ in rows), None, labels, names)
-
-
-def without_repeats(train: D, dev: Data | None = None) -> D:
-    """Drop rows whose inputs came before, or stand in dev: either would flatter a figure.
-
-    Case and blanks are ignored: many tokenizers ignore them too.
-    """
-    seen = {_plain(inputs) for inputs in dev.inputs} if dev else set()
-    rows = []
-    for row, inputs in enumerate(map(_plain, train.inputs)):
-        if inputs not in seen:
-            seen.add(inputs)
-            rows.append(row)
-    return train.take(rows)
-
-
-def _plain(inputs: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(" ".join(text.split()).casefold() for text in inputs)
-
-
-def sample(examples: D, most: int | None, seed: int) -> D:
-    """At most so many rows, drawn with the seed, classes in proportion where that is possible."""
-    if most is None or len(examples) <= most:
-        return examples
-    kept, _ = split(examples, len(examples) - most, seed)
-    return kept
-
-
-def split(examples: D, held_out: int | float, seed: int) -> tuple[D, D]:
-    """Two parts, the second of the given size or share, stratified where every class allows it."""
-    classes: Sequence[int] = [0] * len(examples)
-    if isinstance(examples, Examples) and examples.kind == "class":
-        classes = examples.labels
-    first, second = split_rows(classes, held_out, seed)
-    return examples.take(first), examples.take(second)
-
-
-def split_rows(labels: Sequence[int], held_out: int | float, seed: int) -> tuple[list[int], list[int]]:
-    rows = np.arange(len(labels))
-    size = held_out if isinstance(held_out, int) else max(1, round(held_out * len(labels)))
-    counts = np.bincount(np.asarray(labels))
-    classes = int((counts > 0).sum())
-    can_stratify = counts[counts > 0].min() >= 2 and min(size, len(labels) - size) >= classes
-    first, second = train_test_split(
-        rows, test_size=size, random_state=seed, stratify=np.asarray(labels) if can_stratify else None
-    )
-    return sorted(int(row) for row in first), sorted(int(row) for row in second)
-
-
-def _texts(values: list[Any], *, field: str, column: object) -> tuple[str, ...]:
-    if bad := [n for n, value in enumerate(values, 1) if not isinstance(value, str) or not value.strip()]:
-        first = values[bad[0] - 1]
-        if isinstance(first, (int, float)) and not isinstance(first, bool):
-            raise _numbers_not_text(column, first, field)
-        if first is not None and not isinstance(first, str):
-            kind = type(first).__name__
-            raise UserError(
-                f'column "{column}" holds {kind} values, not text', field=field, hint="name the text's column"
-            )
-        raise UserError(
-            f'column "{column}" has {len(bad)} rows without text, first in row {bad[0]}',
-            field=field,
-            hint="remove these rows",
-        )
-    if all(_is_number(value) for value in values):
-        raise _numbers_not_text(column, values[0], field)
-    return tuple(values)
-
-
-def _numbers_not_text(column: object, value: object, field: str) -> UserError:
-    return UserError(
-        f'column "{column}" holds numbers (first: {value}), not text',
-        field=field,
-        hint="name the column with the text",
-    )
-
-
-def _is_number(value: Any) -> bool:  # noqa: ANN401 - any cell
-    try:
-        return math.isfinite(float(value))
-    except (TypeError, ValueError, OverflowError):  # the last: 400 digits
-        return False
-
-
-def _is_integer(name: str) -> bool:
-    return name.isascii() and name.removeprefix("-").isdigit() and len(name) < 1000  # Python reads no longer ones
-
-
-def _label_texts(values: list[Any], *, field: str, column: object) -> list[str]:
-    texts = [_label_text(value) for value in values]
-    if bad := [n for n, text in enumerate(texts, 1) if not text]:
-        raise UserError(
-            f'column "{column}" has {len(bad)} rows without a label, first in row {bad[0]}',
-            field=field,
-            hint="labels are texts or numbers; remove or mend these rows",
-        )
-    return [text for text in texts if text]
-
-
-def _label_lists(values: list[Any], *, field: str, column: object) -> list[list[str]]:
-    """Several labels a row: a list, or a text in which they are separated by | ; or ,"""
-    cells = [re.split("[|;,]", value) if isinstance(value, str) else value for value in values]
-    if bad := [n for n, cell in enumerate(cells, 1) if not isinstance(cell, (list, tuple))]:
-        raise UserError(
-            f'column "{column}" holds no list of labels in row {bad[0]}',
-            field=field,
-            hint="give a list, or labels separated by | ; or , in one text",
-        )
-    rows = [[_label_text(label) for label in cell] for cell in cells]
-    return [sorted({label for label in row if label}) for row in rows]
-
-
-def _quantities(values: list[Any], *, field: str, column: object) -> list[float]:
-    if bad := [n for n, value in enumerate(values, 1) if isinstance(value, bool) or not _is_number(value)]:
-        raise UserError(
-            f'column "{column}" has {len(bad)} rows without a number, first in row {bad[0]}: {values[bad[0] - 1]!r}',
-            field=field,
-            hint="a quantity is a finite number; every row needs one",
-        )
-    found = [float(value) for value in values]
-    if len(set(found)) < 2:
-        raise UserError(f'column "{column}" has the same number in every row', field=field)
-    return found
-
-
-def _label_text(value: object) -> str | None:
-    """1, 1.0, "1", "1.0" and " 1 " are the same label; None for what is no label."""
-    if isinstance(value, float):
-        return None if math.isnan(value) else str(value).removesuffix(".0")
-    if not isinstance(value, (str, int)):
-        return None
-    text = str(value).strip()
-    return text.removesuffix(".0") if _is_integer(text.removesuffix(".0")) else text
-
-
-def _label_names(labels: list[str], *, field: str, column: object) -> tuple[str, ...]:
-    if not labels:
-        raise UserError(f'column "{column}" holds no label', field=field, hint="name the column with the labels")
-    names = sorted(set(labels), key=lambda name: (0, int(name), name) if _is_integer(name) else (1, 0, name))
-    if len(names) > max(2, len(labels) // 2):
-        raise UserError(
-            f'column "{column}" has {len(names)} different values in {len(labels)} rows: these are no classes',
-            field=field,
-            hint="name the column with the label",
-        )
-    if len(names) < 2:
-        raise UserError(
-            f'column "{column}" has one class only: "{names[0]}"',
-            field=field,
-            hint="give data with at least two labels",
-        )
-    return tuple(names)
-
-
-def _numbers(labels: list[str], names: tuple[str, ...], *, field: str, row: str = "row") -> tuple[int, ...]:
-    number = {name: i for i, name in enumerate(names)}
-    if unseen := [n for n, label in enumerate(labels, 1) if label not in number]:
-        raise UserError(
-            f'label "{labels[unseen[0] - 1]}" in {row} {unseen[0]} does not occur in train ({len(unseen)} such {row}s)',
-            field=field,
-            hint=f"train has: {', '.join(names[:20])}; name equal labels alike with task.labels",
-        )
-    return tuple(number[label] for label in labels)
-
-
-def seeded_draw(text: str, seed: int) -> int:
-    """A number below 2**64 that depends on nothing but the text and the seed."""
-    return int.from_bytes(hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=8).digest(), "big")
 
 
 def _digest(value: Any) -> str:  # noqa: ANN401 - any JSON value

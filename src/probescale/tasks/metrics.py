@@ -1,8 +1,8 @@
-"""Metrics by name, each for one kind of task, higher is better.
+"""Metrics by name, each for one kind of task.
 
-A metric reads a few numbers from every answer, and makes one value of them: resampling then looks at each answer once.
-One is added by one function, registered for its kind. scikit-learn is imported when a metric is computed, not when its
-name is looked up.
+A metric turns every prediction into a few numbers once, and computes its value from them: resampling repeats only the
+second step. A metric is added by one function with the decorator `metric`. scikit-learn is imported when a metric is
+computed, not when its name is looked up.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from probescale.config import TaskKind
-from probescale.errors import UserError, lookup
-from probescale.tasks.spans import count_spans, is_spans
+from probescale.tasks.spans import count_spans
 
 Value = Callable[[np.ndarray], float]  # (answers, numbers) -> the metric
 Read = Callable[[np.ndarray, np.ndarray, tuple[str, ...]], np.ndarray]  # gold, predicted, names -> (answers, numbers)
@@ -22,19 +20,20 @@ Read = Callable[[np.ndarray, np.ndarray, tuple[str, ...]], np.ndarray]  # gold, 
 
 @dataclass(frozen=True)
 class Metric:
-    """Call it with what is right and what was predicted, an answer a row; for tags, a tuple of tag numbers a row."""
+    """Called with the right and the predicted answers, one per input: labels, numbers, or tuples of tags."""
 
-    kind: TaskKind
+    kind: str  # of task
     read: Read
     value: Value
+    lower_is_better: bool = False
     names: tuple[str, ...] = ()  # of labels or tags
 
     @property
     def help(self) -> str:
         return (self.value.__doc__ or "").splitlines()[0]
 
-    def of(self, names: tuple[str, ...]) -> Metric:
-        """The same for answers that are called so."""
+    def for_names(self, names: tuple[str, ...]) -> Metric:
+        """The same metric for labels with these names."""
         return replace(self, names=names)
 
     def rows(self, gold: np.ndarray, predicted: np.ndarray) -> np.ndarray:
@@ -42,6 +41,15 @@ class Metric:
 
     def __call__(self, gold: np.ndarray, predicted: np.ndarray) -> float:
         return float(self.value(self.rows(gold, predicted)))
+
+    def retention(self, value: float, original: float) -> float | None:
+        """The share of the original's value that is kept; None where no share can be named."""
+        kept, whole = (original, value) if self.lower_is_better else (value, original)
+        return kept / whole if whole > 0 else None
+
+    def loss(self, before: float, after: float) -> float:
+        """By how much the metric becomes worse."""
+        return after - before if self.lower_is_better else before - after
 
 
 METRICS: dict[str, Metric] = {}
@@ -51,37 +59,14 @@ def _both(gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> n
     return np.stack([gold, predicted], 1)
 
 
-def metric(kind: TaskKind, read: Read = _both) -> Callable[[Value], Value]:
+def metric(kind: str, read: Read = _both, *, lower_is_better: bool = False) -> Callable[[Value], Value]:
+    """Register a metric for a kind of task, under the function's name; its docstring is the help."""
+
     def register(value: Value) -> Value:
-        METRICS[value.__name__] = Metric(kind, read, value)
+        METRICS[value.__name__] = Metric(kind, read, value, lower_is_better)
         return value
 
     return register
-
-
-def metrics_of(kind: TaskKind) -> dict[str, Metric]:
-    return {name: one for name, one in METRICS.items() if one.kind == kind}
-
-
-def check_metric(name: str, kind: TaskKind) -> None:
-    if lookup(METRICS, name, field="task.metric").kind != kind:
-        raise UserError(
-            f'"{name}" is for tasks of kind {METRICS[name].kind}, and this one is of kind {kind}',
-            field="task.metric",
-            hint=f"use one of: {', '.join(metrics_of(kind))}",
-        )
-
-
-def choose_metric(name: str | None, kind: TaskKind, names: tuple[str, ...]) -> str:
-    """The one that was asked for, if the data allow it; else the usual one for the kind."""
-    if name == "entity_f1" and not is_spans(names):
-        raise UserError(
-            f"entity_f1 needs tags that mark spans, such as B-PER, I-PER and O; these are {', '.join(names[:10])}",
-            field="task.metric",
-            hint="use tag_accuracy",
-        )
-    usual = {"class": "accuracy", "number": "spearman", "tags": "entity_f1" if is_spans(names) else "tag_accuracy"}
-    return name or usual[kind]
 
 
 @metric("class")

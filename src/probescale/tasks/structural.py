@@ -15,8 +15,9 @@ import numpy as np
 
 from probescale.config import DataConfig
 from probescale.errors import UserError
-from probescale.tasks.data import Examples, load_rows, seeded_draw
+from probescale.tasks.data import Examples, load_rows
 from probescale.tasks.readers import Columns, read_columns
+from probescale.tasks.sampling import seeded_draw
 
 Labelled = list[tuple[str, str]]  # text, label
 Make = Callable[[Columns, int], Labelled]

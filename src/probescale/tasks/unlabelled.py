@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -13,8 +12,9 @@ from sklearn.neighbors import NearestNeighbors
 
 from probescale.config import UnlabelledConfig
 from probescale.errors import UserError
-from probescale.tasks.data import Data, Examples, TaggedSentences, without_repeats
+from probescale.tasks.data import Data
 from probescale.tasks.readers import open_text, read_columns
+from probescale.tasks.sampling import without_repeats
 from probescale.utils.sources import local_path
 
 DROPPED, REPLACED = 0.1, 0.15  # shares of the words
@@ -25,7 +25,7 @@ NEAR, POOL = 5, 20_000  # it is one of the nearest, among at most so many
 def load_unlabelled(config: UnlabelledConfig, train: Data, dev: Data, seed: int, *, field: str) -> Data:
     """Texts in the form of the training data, without those that stand in train or dev."""
     texts, pairs = _read(config, paired=train.pairs is not None, field=field)
-    found: Data = without_repeats(_like(train, texts, pairs), joined(train, dev))
+    found: Data = without_repeats(train.with_texts(texts, pairs), joined(train, dev))
     if not len(found):
         raise UserError(f"{config.source} has no text that is not in train or dev already", field=f"{field}.source")
     if config.most is not None and len(found) > config.most:
@@ -42,7 +42,7 @@ def changed_copies(data: Data, copies: int, seed: int) -> Data:
     rng = random.Random(seed)
     words = [word for text in data.texts for word in text.split()]
     if data.pairs is None:
-        return _like(data, tuple(_changed(text, words, rng) for _ in range(copies) for text in data.texts), None)
+        return data.with_texts(tuple(_changed(text, words, rng) for _ in range(copies) for text in data.texts), None)
     pool = rng.sample(data.pairs, min(POOL, len(data.pairs)))
     made = [
         (text, rng.choice([pool[one] for one in near]))
@@ -52,7 +52,7 @@ def changed_copies(data: Data, copies: int, seed: int) -> Data:
         for text, pair, near in zip(data.texts, data.pairs, _nearest(data.texts, pool), strict=True)
     ]
     texts, pairs = zip(*made, strict=True)
-    return _like(data, texts, pairs)
+    return data.with_texts(texts, pairs)
 
 
 def _nearest(texts: Sequence[str], pool: Sequence[str]) -> list[list[int]]:
@@ -98,21 +98,6 @@ def _lines(path: Path, field: str) -> list[str]:
         raise UserError(f"{path} cannot be read: {error}", field=f"{field}.source") from error
 
 
-def _like(train: Data, texts: tuple[str, ...], pairs: tuple[str, ...] | None) -> Data:
-    """In the training data's form; the labels stand for nothing."""
-    if isinstance(train, TaggedSentences):
-        words = tuple(tuple(text.split()) for text in texts)
-        return replace(train, words=words, tags=tuple((-1,) * len(sentence) for sentence in words))
-    return replace(train, texts=texts, pairs=pairs, labels=(0,) * len(texts))
-
-
 def joined(train: Data, more: Data | None) -> Data:
     """The rows of both, train first."""
-    if more is None:
-        return train
-    if isinstance(train, TaggedSentences):
-        assert isinstance(more, TaggedSentences)
-        return replace(train, words=train.words + more.words, tags=train.tags + more.tags)
-    assert isinstance(more, Examples)
-    pairs = train.pairs + more.pairs if train.pairs and more.pairs else None
-    return replace(train, texts=train.texts + more.texts, pairs=pairs, labels=train.labels + more.labels)
+    return train if more is None else train.joined(more)

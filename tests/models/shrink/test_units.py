@@ -13,12 +13,13 @@ from tokenizers.pre_tokenizers import WhitespaceSplit
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel, T5Config
 
 from helpers.real import real_weights
+from probescale.config import Head
 from probescale.errors import UserError
 from probescale.models.block_calls import removing_hooks
 from probescale.models.counting import count_parameters
 from probescale.models.families import FAMILIES, find_family
 from probescale.models.family import backbone
-from probescale.models.heads import Head, build_on_meta
+from probescale.models.heads import build_on_meta
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.proof.reference import example_inputs
 from probescale.models.proof.twin import build_twin, build_twin_tokenizer

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import torch
 
-from probescale.deploy.inference import Kind, TraceableModel, input_names
+from probescale.deploy.inference import TraceableModel, input_names
 from probescale.deploy.onnx.attention import choose_attention, drop_idle_reshapes
 from probescale.deploy.onnx.session import INSTALL
 from probescale.errors import UserError, first_line
 from probescale.models.loading import LoadedModel, quiet_transformers
+from probescale.tasks.kinds import Kind
 
 TEXTS = ("A short one.", "Another text, somewhat longer than the first: how long it is must not matter.")
-OUTPUTS: dict[Kind, str] = {"states": "last_hidden_state"}
 
 
-def write_graph(loaded: LoadedModel, kind: Kind, path: Path, *, fused: bool = False) -> None:
+def write_graph(loaded: LoadedModel, kind: Kind | None, path: Path, *, fused: bool = False) -> None:
     """Export, or refuse by name what the exporter cannot hold. `fused`: with nodes of ONNX Runtime's own."""
     try:
         import onnxscript  # noqa: F401 - the exporter needs it
@@ -38,7 +38,7 @@ def write_graph(loaded: LoadedModel, kind: Kind, path: Path, *, fused: bool = Fa
                 tuple(batch[name] for name in fields),
                 dynamic_shapes=(tuple({0: "batch", 1: "length"} for _ in fields),),
                 input_names=fields,
-                output_names=[OUTPUTS.get(kind, "logits")],
+                output_names=["logits" if kind else "last_hidden_state"],
                 dynamo=True,
                 verbose=False,
             )

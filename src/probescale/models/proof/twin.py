@@ -10,8 +10,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
+from probescale.config import Head
 from probescale.models.family import Family
-from probescale.models.heads import Head, stock_class_name
+from probescale.models.heads import stock_class_name
 from probescale.models.layer_config import per_layer_settings
 
 LAYERS = 4

@@ -14,10 +14,11 @@ import transformers
 from torch import Tensor, nn
 from transformers import ElectraConfig, PreTrainedConfig, PreTrainedModel
 
+from probescale.config import Head
 from probescale.errors import UserError
 from probescale.models.families import FAMILIES, find_family
 from probescale.models.family import Family, backbone_prefix
-from probescale.models.heads import Head, stock_class_name
+from probescale.models.heads import stock_class_name
 from probescale.models.loading import LoadedModel, compute_fingerprint, empty_weights
 from probescale.models.shrink.factorisation import TABLES, factorise, token_shares
 

@@ -1,0 +1,86 @@
+"""Losses of a kind of task: against labels, and against a teacher's logits.
+
+The mean of an answer is what its logits stand for: the probabilities of the classes, or the number itself.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # torch is imported where it is used: `probescale --help` does without
+    from torch import Tensor
+
+
+class Loss(ABC):
+    @abstractmethod
+    def of_labels(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """(rows,) the loss of each row against its label; 0 where the label is NaN."""
+
+    @abstractmethod
+    def of_teacher(self, logits: Tensor, answers: Tensor, temperature: float) -> Tensor:
+        """(rows,) the distance of each row to the teacher's logits."""
+
+    @abstractmethod
+    def wanted(self, labels: Tensor, columns: int) -> Tensor:
+        """(rows, columns) the mean that each label asks for; NaN where there is no label."""
+
+    @abstractmethod
+    def mean(self, logits: Tensor) -> Tensor:
+        """(rows, columns) the mean that logits stand for."""
+
+    @abstractmethod
+    def logits(self, mean: Tensor) -> Tensor:
+        """Logits that stand for this mean."""
+
+
+class CrossEntropy(Loss):
+    """One class per row."""
+
+    def of_labels(self, logits: Tensor, labels: Tensor) -> Tensor:
+        import torch
+
+        ignored = -100
+        numbers = torch.where(labels.isnan(), ignored, labels).long()
+        return torch.nn.functional.cross_entropy(logits, numbers, reduction="none", ignore_index=ignored)
+
+    def of_teacher(self, logits: Tensor, answers: Tensor, temperature: float) -> Tensor:
+        from torch.nn.functional import kl_div
+
+        own, wanted = ((each / temperature).log_softmax(-1) for each in (logits, answers))
+        return kl_div(own, wanted, reduction="none", log_target=True).sum(-1) * temperature**2
+
+    def wanted(self, labels: Tensor, columns: int) -> Tensor:
+        import torch
+
+        known = ~labels.isnan()
+        mean = torch.full((len(labels), columns), torch.nan)
+        mean[known] = torch.nn.functional.one_hot(labels[known].long(), columns).float()
+        return mean
+
+    def mean(self, logits: Tensor) -> Tensor:
+        return logits.softmax(-1)
+
+    def logits(self, mean: Tensor) -> Tensor:
+        return mean.clamp(min=1e-6).log()
+
+
+class SquaredError(Loss):
+    """One number per row."""
+
+    def of_labels(self, logits: Tensor, labels: Tensor) -> Tensor:
+        import torch
+
+        return torch.where(labels.isnan(), 0.0, (logits[:, 0] - labels.nan_to_num()) ** 2)
+
+    def of_teacher(self, logits: Tensor, answers: Tensor, temperature: float) -> Tensor:
+        return (logits[:, 0] - answers[:, 0]) ** 2
+
+    def wanted(self, labels: Tensor, columns: int) -> Tensor:
+        return labels[:, None].expand(-1, columns)
+
+    def mean(self, logits: Tensor) -> Tensor:
+        return logits
+
+    def logits(self, mean: Tensor) -> Tensor:
+        return mean

@@ -1,0 +1,210 @@
+"""Labelled rows from files: columns are read, every cell is checked, labels become numbers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from probescale.config import DataConfig, ProbeTarget
+from probescale.errors import UserError
+from probescale.tasks.data import Examples, TaggedSentences
+from probescale.tasks.readers import read_columns
+
+
+def load_examples(
+    data: DataConfig,
+    *,
+    field: str,
+    rename: Mapping[str, str] | None = None,
+    names: tuple[str, ...] | None = None,
+    target: ProbeTarget = "class",
+) -> Examples:
+    """Texts with their labels. For dev, `names` are the labels of train, and other labels are errors."""
+    texts, pairs, cells = read_labelled(data, field=field, target=target)
+    if target == "number":
+        return Examples(texts, pairs, tuple(cells), (), target, kind=target)
+    if target == "multi":
+        several = _label_names([label for cell in cells for label in cell], field=f"{field}.label", column=data.label)
+        labels = tuple(tuple(several.index(label) for label in cell) for cell in cells)
+        return Examples(texts, pairs, labels, several, target, kind=target)
+    own: dict[str, str] = dict(rename or {})
+    called = [own.get(label, label) for label in map(str, cells)]
+    names = names or _label_names(called, field=f"{field}.label", column=data.label)
+    return Examples(texts, pairs, _numbers(called, names, field=f"{field}.label"), names)
+
+
+def read_labelled(
+    data: DataConfig, *, field: str, target: ProbeTarget = "class"
+) -> tuple[tuple[str, ...], tuple[str, ...] | None, list[Any]]:
+    """Texts, second texts and label values; every cell is checked, but labels are not compared with those of train."""
+    wanted: dict[str, str | int] = {"text": data.text, "label": data.label}
+    if data.pair is not None:
+        wanted["pair"] = data.pair
+    columns = read_columns(data.source, data.split, wanted, field=field)
+    texts = _texts(columns["text"], field=f"{field}.text", column=data.text)
+    pairs = _texts(columns["pair"], field=f"{field}.pair", column=data.pair) if data.pair is not None else None
+    read = {"class": _label_texts, "multi": _label_lists, "number": _quantities}[target]
+    return texts, pairs, read(columns["label"], field=f"{field}.label", column=data.label)
+
+
+def load_tagged(
+    data: DataConfig,
+    *,
+    field: str,
+    rename: Mapping[str, str] | None = None,
+    names: tuple[str, ...] | None = None,
+    repeats: bool = False,
+) -> TaggedSentences:
+    """Sentences with one tag per word, or none. For dev, `names` are the tags of train, and other tags are errors.
+
+    Without `repeats`, a sentence that occurs several times is kept once: it would be on both sides of a split.
+    """
+    rows = read_tagged(data, field=field)
+    rows = rows if repeats else list(dict(rows).items())
+    flat = [(rename or {}).get(tag, tag) for _, tags in rows for tag in tags if tag is not None]
+    names = names or _label_names(flat, field=f"{field}.label", column=data.label)
+    numbers = iter(_numbers(flat, names, field=f"{field}.label", row="tagged word"))
+    tags = tuple(tuple(-1 if tag is None else next(numbers) for tag in tags) for _, tags in rows)
+    return TaggedSentences(tuple(words for words, _ in rows), tags, names)
+
+
+def read_tagged(data: DataConfig, *, field: str) -> list[tuple[tuple[str, ...], tuple[str | None, ...]]]:
+    """Words and tags of every sentence, all checked; sentences without a tagged word are left out."""
+    columns = read_columns(data.source, data.split, {"text": data.text, "label": data.label}, field=field)
+    for role in ("text", "label"):
+        if not all(isinstance(cell, (list, tuple)) for cell in columns[role]):
+            raise UserError(
+                f"tagging needs a list of words and a list of tags in every row; {data.source} has plain values",
+                field=f"{field}.{role}",
+                hint="give a CoNLL file (.conll, .txt), or columns that hold lists",
+            )
+    if not all(isinstance(word, str) for words in columns["text"] for word in words):
+        raise UserError("words must be plain texts", field=f"{field}.text", hint="name the column with the words")
+    sentences = [(tuple(words), tags) for words, tags in zip(columns["text"], columns["label"], strict=True)]
+    if bad := [n for n, (words, tags) in enumerate(sentences, 1) if len(words) != len(tags)]:
+        raise UserError(f"sentence {bad[0]} has not as many tags as words", field=f"{field}.label")
+    rows = [(words, tags) for words, tags in sentences if any(tag is not None for tag in tags)]
+    if not rows:
+        raise UserError(f'no word in {data.source} has a value in "{data.label}"', field=f"{field}.label")
+    given = [tag for _, tags in rows for tag in tags if tag is not None]
+    texts = iter(_label_texts(given, field=f"{field}.label", column=data.label))
+    return [(words, tuple(None if tag is None else next(texts) for tag in tags)) for words, tags in rows]
+
+
+def _texts(values: list[Any], *, field: str, column: object) -> tuple[str, ...]:
+    if bad := [n for n, value in enumerate(values, 1) if not isinstance(value, str) or not value.strip()]:
+        first = values[bad[0] - 1]
+        if isinstance(first, (int, float)) and not isinstance(first, bool):
+            raise _numbers_not_text(column, first, field)
+        if first is not None and not isinstance(first, str):
+            raise UserError(
+                f'column "{column}" holds {type(first).__name__} values, not text',
+                field=field,
+                hint="name the column with the text",
+            )
+        raise UserError(
+            f'column "{column}" has {len(bad)} rows without text, first in row {bad[0]}',
+            field=field,
+            hint="remove these rows",
+        )
+    if all(_is_number(value) for value in values):
+        raise _numbers_not_text(column, values[0], field)
+    return tuple(values)
+
+
+def _numbers_not_text(column: object, value: object, field: str) -> UserError:
+    return UserError(
+        f'column "{column}" holds numbers (first: {value}), not text',
+        field=field,
+        hint="name the column with the text",
+    )
+
+
+def _is_number(value: Any) -> bool:  # noqa: ANN401 - any cell
+    try:
+        return math.isfinite(float(value))
+    except (TypeError, ValueError, OverflowError):  # the last: 400 digits
+        return False
+
+
+def _is_integer(name: str) -> bool:
+    return name.isascii() and name.removeprefix("-").isdigit() and len(name) < 1000  # Python reads no longer ones
+
+
+def _label_texts(values: list[Any], *, field: str, column: object) -> list[str]:
+    texts = [_label_text(value) for value in values]
+    if bad := [n for n, text in enumerate(texts, 1) if not text]:
+        raise UserError(
+            f'column "{column}" has {len(bad)} rows without a label, first in row {bad[0]}',
+            field=field,
+            hint="labels are texts or numbers; remove or mend these rows",
+        )
+    return [text for text in texts if text]
+
+
+def _label_lists(values: list[Any], *, field: str, column: object) -> list[list[str]]:
+    """Several labels a row: a list, or a text in which they are separated by | ; or ,"""
+    cells = [re.split("[|;,]", value) if isinstance(value, str) else value for value in values]
+    if bad := [n for n, cell in enumerate(cells, 1) if not isinstance(cell, (list, tuple))]:
+        raise UserError(
+            f'column "{column}" holds no list of labels in row {bad[0]}',
+            field=field,
+            hint="give a list, or labels separated by | ; or , in one text",
+        )
+    rows = [[_label_text(label) for label in cell] for cell in cells]
+    return [sorted({label for label in row if label}) for row in rows]
+
+
+def _quantities(values: list[Any], *, field: str, column: object) -> list[float]:
+    if bad := [n for n, value in enumerate(values, 1) if isinstance(value, bool) or not _is_number(value)]:
+        raise UserError(
+            f'column "{column}" has {len(bad)} rows without a number, first in row {bad[0]}: {values[bad[0] - 1]!r}',
+            field=field,
+            hint="a quantity is a finite number; every row needs one",
+        )
+    found = [float(value) for value in values]
+    if len(set(found)) < 2:
+        raise UserError(f'column "{column}" has the same number in every row', field=field)
+    return found
+
+
+def _label_text(value: object) -> str | None:
+    """1, 1.0, "1", "1.0" and " 1 " are the same label; None for what is no label."""
+    if isinstance(value, float):
+        return None if math.isnan(value) else str(value).removesuffix(".0")
+    if not isinstance(value, (str, int)):
+        return None
+    text = str(value).strip()
+    return text.removesuffix(".0") if _is_integer(text.removesuffix(".0")) else text
+
+
+def _label_names(labels: list[str], *, field: str, column: object) -> tuple[str, ...]:
+    if not labels:
+        raise UserError(f'column "{column}" holds no label', field=field, hint="name the column with the labels")
+    names = sorted(set(labels), key=lambda name: (0, int(name), name) if _is_integer(name) else (1, 0, name))
+    if len(names) > max(2, len(labels) // 2):
+        raise UserError(
+            f'column "{column}" has {len(names)} different values in {len(labels)} rows: these are no classes',
+            field=field,
+            hint="name the column with the label",
+        )
+    if len(names) < 2:
+        raise UserError(
+            f'column "{column}" has one class only: "{names[0]}"',
+            field=field,
+            hint="give data with at least two labels",
+        )
+    return tuple(names)
+
+
+def _numbers(labels: list[str], names: tuple[str, ...], *, field: str, row: str = "row") -> tuple[int, ...]:
+    number = {name: i for i, name in enumerate(names)}
+    if unseen := [n for n, label in enumerate(labels, 1) if label not in number]:
+        raise UserError(
+            f'label "{labels[unseen[0] - 1]}" in {row} {unseen[0]} does not occur in train ({len(unseen)} such {row}s)',
+            field=field,
+            hint=f"train has: {', '.join(names[:20])}; name equal labels alike with task.labels",
+        )
+    return tuple(number[label] for label in labels)

@@ -1,0 +1,75 @@
+"""Rows left out, drawn and split, always in a way that the seed decides."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TypeVar
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+
+from probescale.tasks.data import Data
+
+D = TypeVar("D", bound=Data)
+
+
+def without_repeats(train: D, dev: Data | None = None) -> D:
+    """The rows whose inputs occur neither in an earlier row nor in dev: repeats would flatter the metric.
+
+    Case and white space are ignored, as many tokenizers ignore them.
+    """
+    seen = {_plain(inputs) for inputs in dev.inputs} if dev else set()
+    rows = []
+    for row, inputs in enumerate(map(_plain, train.inputs)):
+        if inputs not in seen:
+            seen.add(inputs)
+            rows.append(row)
+    return train.take(rows)
+
+
+def _plain(inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(" ".join(text.split()).casefold() for text in inputs)
+
+
+def sample(examples: D, most: int | None, seed: int) -> D:
+    """At most `most` inputs, drawn with the seed; every class keeps its share where that is possible."""
+    if most is None or len(examples) <= most:
+        return examples
+    kept, _ = split(examples, len(examples) - most, seed)
+    return kept
+
+
+def split(examples: D, held_out: int | float, seed: int) -> tuple[D, D]:
+    """Two parts, the second of the given size or share; stratified by class where every class has enough rows."""
+    first, second = split_rows(examples.classes, held_out, seed)
+    return examples.take(first), examples.take(second)
+
+
+def split_rows(classes: Sequence[int], held_out: int | float, seed: int) -> tuple[list[int], list[int]]:
+    """Row numbers of the two parts of a split."""
+    rows = np.arange(len(classes))
+    size = held_out if isinstance(held_out, int) else max(1, round(held_out * len(classes)))
+    counts = np.bincount(np.asarray(classes))
+    different = int((counts > 0).sum())
+    can_stratify = counts[counts > 0].min() >= 2 and min(size, len(classes) - size) >= different
+    first, second = train_test_split(
+        rows, test_size=size, random_state=seed, stratify=np.asarray(classes) if can_stratify else None
+    )
+    return sorted(int(row) for row in first), sorted(int(row) for row in second)
+
+
+def sample_units(data: D, most: int, seed: int) -> D:
+    """At most `most` labelled inputs; or, where words are labelled, the inputs that hold about so many of them."""
+    if not data.per_word:
+        return sample(data, most, seed)
+    inputs, _ = data.units
+    order = np.random.default_rng(seed).permutation(len(data))
+    words = np.cumsum(np.bincount(inputs, minlength=len(data))[order])
+    enough = int(np.searchsorted(words, most)) + 1
+    return data.take(sorted(order[:enough].tolist()))
+
+
+def seeded_draw(text: str, seed: int) -> int:
+    """A number below 2**64 that depends on nothing but the text and the seed."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}\n{text}".encode(), digest_size=8).digest(), "big")
