@@ -73,7 +73,7 @@ def _gather(task: str) -> Any:  # noqa: ANN401
     from probescale.models.subsets import all_contiguous_blocks
     from probescale.probing.flow import flow
     from probescale.probing.probe import probe
-    from probescale.selection.search import all_subsets, beam_search, beam_width
+    from probescale.selection.search import beam_search, beam_width, enumerate_subsets
     from probescale.selection.structure import Structure
     from probescale.tasks.sampling import sample
 
@@ -82,7 +82,7 @@ def _gather(task: str) -> Any:  # noqa: ANN401
     scores = probe(loaded, prober.task, config, {"seed": 0})
     prober.score(all_contiguous_blocks(LAYERS, LAYERS))
     sweep = prober.passes
-    prober.score(all_subsets(LAYERS, 2, 10, plain))
+    prober.score(enumerate_subsets(LAYERS, 2, 10, plain))
     width = beam_width(LAYERS, max(KS), config.selection.passes, plain)
     beam_search(LAYERS, max(KS), plain, prober.score, width)
     print(f"{task}: {sweep} passes for all blocks, {prober.passes - sweep:.1f} for pairs and a beam of {width}")
@@ -99,11 +99,11 @@ def choices(task: str) -> dict[tuple[str, int], list[Kept]]:
 
     from probescale.selection.budget import parse_budget
     from probescale.selection.constraints import Constraints
-    from probescale.selection.evidence import evidence_of
+    from probescale.selection.evidence import Evidence
     from probescale.selection.select import select
     from probescale.selection.strategies import STRATEGIES
 
-    seen, found = evidence_of(evidence(task)), {}
+    seen, found = Evidence.from_scores(evidence(task)), {}
     for name in (name for name, known in STRATEGIES.items() if known.reads != "trials"):
         for k in KS if name != "exhaustive" else KS[:1]:
             seeds = range(RANDOM_DRAWS) if name == "random" else (0,)
@@ -177,14 +177,14 @@ def _cell(name: str, k: int, chosen: dict, known: dict, value: dict) -> str:
 
 def criteria(task: str) -> dict[str, dict[Kept, float]]:
     """What every criterion says of every subset that was trained."""
-    from probescale.selection.evidence import evidence_of
+    from probescale.selection.evidence import Evidence
 
     scores = evidence(task)
-    seen = evidence_of(scores)
+    seen = Evidence.from_scores(scores)
     subsets = [kept for kept in by_subset(task) if len(kept) < LAYERS]
-    assert seen.below is not None
+    assert seen.embeddings_relevance is not None
     assert seen.influence is not None
-    influence, gains = seen.influence, np.diff([seen.below, *seen.relevance])
+    influence, gains = seen.influence, np.diff([seen.embeddings_relevance, *seen.relevance])
     angles = np.array(seen.angles)
 
     def dropped_angle(kept: Kept) -> float:

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from probescale.selection.constraints import Constraints as Constraints
     from probescale.selection.correlation import rank_correlation as rank_correlation
     from probescale.selection.evidence import Evidence as Evidence
-    from probescale.selection.evidence import combined as combined
-    from probescale.selection.evidence import evidence_of as evidence_of
+    from probescale.selection.evidence import combine_evidence as combine_evidence
+    from probescale.selection.evidence import combine_scores as combine_scores
     from probescale.selection.planning import plan as plan
     from probescale.selection.result import Selection as Selection
     from probescale.selection.scaling import fit_law as fit_law
@@ -83,8 +83,8 @@ _HOMES = {
     "calibrate": "selection.calibration",
     "rank_correlation": "selection.correlation",
     "Evidence": "selection.evidence",
-    "combined": "selection.evidence",
-    "evidence_of": "selection.evidence",
+    "combine_evidence": "selection.evidence",
+    "combine_scores": "selection.evidence",
     "fit_law": "selection.scaling",
     "Structure": "selection.structure",
     "smallest": "pipeline.smallest",

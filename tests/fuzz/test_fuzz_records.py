@@ -19,7 +19,7 @@ from probescale.report.tables import selection_table
 from probescale.selection.budget import parse_budget
 from probescale.selection.calibration import calibrate, load_measured
 from probescale.selection.constraints import Constraints
-from probescale.selection.evidence import together
+from probescale.selection.evidence import combine_scores
 from probescale.selection.result import Selection
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
@@ -98,7 +98,7 @@ def folder(tmp_path_factory) -> Path:
 def choose(path: Path, strategy: str, budget: str) -> Selection:
     """As `select` does."""
     scores = load_scores(path)
-    evidence, resamples = together([scores], [1.0])
+    evidence, resamples = combine_scores([scores], [1.0])
     chosen = select(
         evidence,
         Constraints(parse_budget(budget, where="--"), scores.parameters),
@@ -116,7 +116,7 @@ def test_scores(folder, rng, strategy):
     path = folder / "scores.json"
     path.write_bytes(spoilt_json(rng, SCORES))
     answered(lambda: choose(path, strategy, rng.choice(["99%", "120", "125"])))
-    answered(lambda: load_scores(path).credited("f1", "marginal").relevance)
+    answered(lambda: load_scores(path).with_metric("f1", "marginal").relevance)
 
 
 TABLE = b"layer,probe,score\n1,pos,0.5\n2,pos,0.6\n3,pos,0.7\n1,ner,0.5\n2,ner,0.6\n3,ner,0.2\n"

@@ -28,7 +28,7 @@ from probescale.probing.score_files import load_scores
 from probescale.report.markdown import _usage
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
-from probescale.selection.evidence import together
+from probescale.selection.evidence import combine_scores
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.kinds import find_kind
@@ -96,7 +96,9 @@ def test_every_strategy_has_what_it_decides_by(model_folder, data, kind):
     assert scores.subnetworks is not None
     accuracy = dict(zip(scores.subnetworks.subsets, scores.subnetworks.accuracy, strict=True))
     assert accuracy[(1, 2)] > 0.7, "R2, or the share of right tags"
-    evidence, resamples = together([scores.credited("information", None)], [1.0])  # accuracies may all be equal
+    evidence, resamples = combine_scores(
+        [scores.with_metric("information", None)], [1.0]
+    )  # accuracies may all be equal
     for name in names:
         chosen = select(evidence, Constraints(parse_budget(k=2), scores.parameters), name, resamples=resamples)
         assert len(chosen.kept) == 2

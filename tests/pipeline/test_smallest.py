@@ -15,9 +15,9 @@ from probescale.pipeline import evaluation as measuring
 from probescale.pipeline.smallest import parse_share
 from probescale.recovery.smallest import SearchStep, SmallestSearch
 from probescale.report.tables import search_notes
-from probescale.selection.bracket import trials_for
+from probescale.selection.bracket import max_evaluations
 
-MOST_TRIALS = trials_for(LAYERS - 1) + 1
+MOST_TRIALS = max_evaluations(LAYERS - 1) + 1
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeResult, ProbeScores, relevance
 from probescale.probing.sites import Site
 from probescale.probing.targets import Target
-from probescale.selection.evidence import evidence_of
+from probescale.selection.evidence import Evidence
 
 NAMES = ("a", "b", "c")
 
@@ -128,11 +128,11 @@ def test_scores_save_and_load(tmp_path):
     scores.save(tmp_path / "scores.json")
     assert load_scores(tmp_path / "scores.json") == scores
     assert scores.relevance == (0.2, 0.15000000000000002)
-    assert scores.weighted({"b": 1.0}).relevance == (0.3, 0.1)
+    assert scores.with_weights({"b": 1.0}).relevance == (0.3, 0.1)
     with pytest.raises(UserError, match="no score of the embeddings"):
-        _ = scores.credited(contribution="marginal").relevance
+        _ = scores.with_metric(contribution="marginal").relevance
     with pytest.raises(UserError, match="has no f1"):
-        scores.credited("f1")
+        scores.with_metric("f1")
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +208,7 @@ def test_what_probing_reports(probed, tmp_path):
 @pytest.mark.slow
 def test_marginal_credit_is_what_a_layer_adds(probed):
     scores = probed[3]
-    marginal = scores.credited("selectivity", "marginal").weighted({"task": 1.0})
+    marginal = scores.with_metric("selectivity", "marginal").with_weights({"task": 1.0})
     found = scores.probes["task"].measures["selectivity"].values
     below = scores.probes["task"].embeddings["selectivity"]
     assert marginal.relevance[0] == pytest.approx(found[0] - below)
@@ -354,7 +354,7 @@ def test_parts_of_a_scores_file_must_fit(tmp_path, part, says):
 @pytest.mark.parametrize("seed", [-1, "x", [1], None])
 def test_a_seed_that_is_none_is_zero(seed):
     probes = {"a": ProbeResult(scores=(0.1,), weight=1)}
-    assert evidence_of(ProbeScores(task="t", layers=1, probes=probes, provenance={"seed": seed})).seed == 0
+    assert Evidence.from_scores(ProbeScores(task="t", layers=1, probes=probes, provenance={"seed": seed})).seed == 0
 
 
 @pytest.mark.parametrize(("rows", "share"), [(2, 0.2), (3, 0.2), (120, 0.999), (120, 0.001)])

@@ -16,7 +16,7 @@ from probescale.report.page import Page, render
 from probescale.report.run_page import run_page
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
-from probescale.selection.evidence import evidence_of
+from probescale.selection.evidence import Evidence
 from probescale.selection.result import Selection
 from probescale.selection.select import select
 
@@ -32,7 +32,7 @@ def run(tmp_path_factory) -> tuple[Path, ProbeScores, Selection, RunResult]:
     raw = {"task": f"sst2 {EVIL}", "layers": 6, "probes": {"task": probe}, "parameters": sizes}
     (folder / "scores.json").write_text(json.dumps(raw))
     scores = load_scores(folder / "scores.json")
-    chosen = select(evidence_of(scores), Constraints(parse_budget(k=3), scores.parameters), "contiguous")
+    chosen = select(Evidence.from_scores(scores), Constraints(parse_budget(k=3), scores.parameters), "contiguous")
     chosen.save(folder / "selection.json")
 
     def measured(kept: tuple[int, ...], value: float) -> EvaluatedModel:
@@ -107,7 +107,7 @@ def test_the_slider_shows_what_would_be_kept(page, run):
     assert page.locator("#figures").inner_text().count("80.00") == 1  # measured
     page.locator("#budget").focus()
     page.keyboard.press("ArrowRight")
-    wider = select(evidence_of(scores), Constraints(parse_budget(k=4), scores.parameters), "contiguous")
+    wider = select(Evidence.from_scores(scores), Constraints(parse_budget(k=4), scores.parameters), "contiguous")
     assert shown() == ",".join(map(str, wider.kept))
     assert "not trained" in page.locator("#figures").inner_text()
     page.locator("#method").select_option(label="top_k")

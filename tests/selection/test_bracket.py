@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probescale.selection.bracket import expected_values, find_smallest, next_size, trials_for
+from probescale.selection.bracket import find_smallest, max_evaluations, next_size, predict_values
 
 values = st.floats(0.01, 1)
 
@@ -45,7 +45,7 @@ def test_on_a_rising_curve_the_answer_is_the_smallest_whatever_the_cheap_scores_
     assert best == min(size for size in (*sizes, full) if curve[size] >= share * curve[full])
     assert measured == {size: curve[size] for size in asked}
     assert asked[0] == full
-    assert len(set(asked)) == len(asked) <= trials_for(len(sizes)) + 1
+    assert len(set(asked)) == len(asked) <= max_evaluations(len(sizes)) + 1
     assert best in measured
     smaller = [size for size in sizes if size < best]
     assert not smaller or smaller[-1] in measured, "the next smaller one was measured, too"
@@ -58,7 +58,7 @@ def test_on_any_curve_the_answer_does_and_was_measured(problem):
     best, measured, asked = search(*problem)
     assert curve[best] >= share * curve[full]
     assert measured[best] == curve[best]
-    assert len(set(asked)) == len(asked) <= trials_for(len(sizes)) + 1
+    assert len(set(asked)) == len(asked) <= max_evaluations(len(sizes)) + 1
     assert best == min(size for size in asked if curve[size] >= share * curve[full])
 
 
@@ -78,31 +78,31 @@ def test_perfect_scores_save_trials(sizes):
     """The border itself and the size below it: three with the original, where the worst case has room for that."""
     found = trials_with_perfect_scores(sizes)
     assert min(found) <= 3
-    assert max(found) <= trials_for(sizes) + 1
-    assert sum(found) / len(found) <= (trials_for(sizes) + 1 if sizes <= 3 else trials_for(sizes) + 0.3)
+    assert max(found) <= max_evaluations(sizes) + 1
+    assert sum(found) / len(found) <= (max_evaluations(sizes) + 1 if sizes <= 3 else max_evaluations(sizes) + 0.3)
 
 
 @given(st.integers(0, 1000))
 def test_so_many_trials_tell_so_many_sizes_apart(sizes):
-    trials = trials_for(sizes)
+    trials = max_evaluations(sizes)
     assert 2**trials >= sizes + 1
     assert sizes == 0 or 2 ** (trials - 1) < sizes + 1
 
 
 def test_the_cheap_scores_are_corrected_by_what_was_measured():
-    found = expected_values({1: 0.4, 2: 0.6, 3: 0.8, 4: 0.8}, {2: 0.3, 4: 0.8})
+    found = predict_values({1: 0.4, 2: 0.6, 3: 0.8, 4: 0.8}, {2: 0.3, 4: 0.8})
     assert found == pytest.approx({1: 0.2, 2: 0.3, 3: 0.6, 4: 0.8})
-    assert expected_values({1: 0.0, 2: 0.5}, {1: 0.7, 2: 0.5})[1] == 0.0
+    assert predict_values({1: 0.0, 2: 0.5}, {1: 0.7, 2: 0.5})[1] == 0.0
 
 
 @given(st.integers(1, 60), st.data())
 def test_either_answer_leaves_few_enough(count, data):
     candidates = sorted(data.draw(st.sets(st.integers(1, 500), min_size=count, max_size=count)))
     expected = dict(zip(candidates, data.draw(st.lists(values, min_size=count, max_size=count)), strict=True))
-    left = trials_for(count) + data.draw(st.integers(0, 2))
+    left = max_evaluations(count) + data.draw(st.integers(0, 2))
     place = candidates.index(next_size(candidates, expected, data.draw(values), left))
-    assert trials_for(place) <= left - 1
-    assert trials_for(count - 1 - place) <= left - 1
+    assert max_evaluations(place) <= left - 1
+    assert max_evaluations(count - 1 - place) <= left - 1
 
 
 def test_the_expected_size_is_tried_first_where_there_are_trials_to_spare():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.optimize import curve_fit
 
 from probescale.errors import UserError
-from probescale.selection.scaling import Law, fit_law, held_out_error
+from probescale.selection.scaling import ScalingLaw, fit_law, held_out_error
 
 SIZES = np.geomspace(30e6, 330e6, 8)
 TRUTH = {"asymptote": 0.92, "gain": 0.2, "exponent": 1.3}
@@ -124,7 +124,7 @@ def test_no_size_reaches_the_asymptote():
 def test_a_saved_law_says_the_same(tmp_path):
     law = fit_law(measured(3))
     law.save(tmp_path / "law.json")
-    again = Law.load(tmp_path / "law.json")
+    again = ScalingLaw.load(tmp_path / "law.json")
     assert again == law
     assert (again.predict(2e8), again.interval(2e8)) == (law.predict(2e8), law.interval(2e8))
     assert len(law.draws) <= 200

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from probescale.errors import UserError
 from probescale.models.subsets import count_passes
-from probescale.selection.search import WIDEST, all_subsets, beam_passes, beam_search, beam_width
+from probescale.selection.search import WIDEST, beam_passes, beam_search, beam_width, enumerate_subsets
 from probescale.selection.structure import Structure
 
 STRUCTURES = [
@@ -152,7 +152,7 @@ def test_too_few_passes_for_any_search():
 
 def test_too_many_subsets_to_try_all():
     with pytest.raises(UserError) as error:
-        all_subsets(12, 6, 30, Structure())
+        enumerate_subsets(12, 6, 30, Structure())
     assert "2,509 subnetworks, about 210 passes through the model, and 30 are allowed" in str(error.value)
     assert error.value.field == "selection.passes"
     assert "stitched_search" in (error.value.hint or "")
@@ -160,6 +160,6 @@ def test_too_many_subsets_to_try_all():
 
 @pytest.mark.parametrize("structure", STRUCTURES, ids=str)
 def test_all_subsets_are_all_that_have_the_structure(structure):
-    found = all_subsets(8, 5, 1000, structure)
+    found = enumerate_subsets(8, 5, 1000, structure)
     assert found == [subset for k in range(1, 6) for subset in every(8, k, structure)]
-    assert len(all_subsets(8, 5, 1000, Structure())) == 8 + 28 + 56 + 70 + 56
+    assert len(enumerate_subsets(8, 5, 1000, Structure())) == 8 + 28 + 56 + 70 + 56

@@ -18,10 +18,10 @@ from probescale.models.parameters import Parameters
 from probescale.models.subsets import all_contiguous_blocks
 from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.constraints import Constraints
-from probescale.selection.evidence import Evidence, combined
-from probescale.selection.search import all_subsets, beam_search
+from probescale.selection.evidence import Evidence, combine_evidence
+from probescale.selection.search import beam_search, enumerate_subsets
 from probescale.selection.select import select
-from probescale.selection.strategies import STRATEGIES, score_of
+from probescale.selection.strategies import STRATEGIES, sum_relevance
 from probescale.selection.structure import Structure
 
 PAPER = Path(__file__).parents[2] / "docs" / "concepts" / "paper_probes.csv"
@@ -86,7 +86,7 @@ def with_subnetworks(evidence, strategy, structure):
         found = beam_search(layers, layers, structure, score, 1)
         return replace(evidence, subnetworks=found)
     else:
-        subsets = all_subsets(layers, layers, 1e9, structure)
+        subsets = enumerate_subsets(layers, layers, 1e9, structure)
     return replace(evidence, subnetworks={subset: float(draw.random()) for subset in subsets})
 
 
@@ -98,7 +98,7 @@ def ready(problem, strategy, structure, fixed=()):
     assume(len(set(evidence.relevance)) > 1 or evidence.layers == 1)
     assume(len(set(evidence.influence)) > 1 or evidence.layers == 1)
     if reads == "trials":
-        subsets = all_subsets(evidence.layers, evidence.layers, 1e9, structure)
+        subsets = enumerate_subsets(evidence.layers, evidence.layers, 1e9, structure)
         return replace(evidence, trials={subset: 1 / (1 + sum(subset)) for subset in subsets}), parameters
     if reads in ("blocks", "search", "all subsets"):
         evidence = with_subnetworks(evidence, strategy, structure)
@@ -147,7 +147,7 @@ def test_strategies_by_value_are_the_best_of_all_subsets(problem, strategy, data
     k = data.draw(st.sampled_from(structure.sizes(evidence.layers)))
     values = {
         "best_scores": evidence.relevance,
-        "marginal": np.diff([evidence.below, *evidence.relevance]).tolist(),
+        "marginal": np.diff([evidence.embeddings_relevance, *evidence.relevance]).tolist(),
         "block_influence": evidence.influence,
     }[strategy]
     every = [s for s in itertools.combinations(range(1, evidence.layers + 1), k) if structure.allows(s)]
@@ -211,7 +211,7 @@ def test_angular_drops_the_chunk_that_turns_least():
 
 
 def test_marginal_takes_what_layers_add():
-    evidence = Evidence([0.5, 0.8, 0.81, 0.9, 0.85, 0.86], below=0.45)
+    evidence = Evidence([0.5, 0.8, 0.81, 0.9, 0.85, 0.86], embeddings_relevance=0.45)
     assert select(evidence, Constraints(parse_budget(k=3)), "marginal").kept == (1, 2, 4)
 
 
@@ -258,18 +258,18 @@ def test_how_sure_it_is():
 
 
 def test_one_subnetwork_for_two_tasks():
-    first = Evidence([0.9, 0.1, 0.1], below=0.0, subnetworks={(1,): 0.9, (2,): 0.1})
-    second = Evidence([0.1, 0.1, 0.8], below=0.2, subnetworks={(1,): 0.1, (3,): 0.1})
-    even, tilted = combined([(first, 1), (second, 1)]), combined([(first, 1), (second, 3)])
+    first = Evidence([0.9, 0.1, 0.1], embeddings_relevance=0.0, subnetworks={(1,): 0.9, (2,): 0.1})
+    second = Evidence([0.1, 0.1, 0.8], embeddings_relevance=0.2, subnetworks={(1,): 0.1, (3,): 0.1})
+    even, tilted = combine_evidence([(first, 1), (second, 1)]), combine_evidence([(first, 1), (second, 3)])
     assert select(even, Constraints(parse_budget(k=1)), "best_scores").kept == (1,)
     assert select(tilted, Constraints(parse_budget(k=1)), "best_scores").kept == (3,)
-    assert even.below == pytest.approx(0.1)
+    assert even.embeddings_relevance == pytest.approx(0.1)
     assert even.subnetworks == {(1,): pytest.approx(0.5)}
     assert even.influence is None
     with pytest.raises(UserError, match="models with 3, 2 layers"):
-        combined([(first, 1), (Evidence([1.0, 2.0]), 1)])
+        combine_evidence([(first, 1), (Evidence([1.0, 2.0]), 1)])
     with pytest.raises(UserError, match="weights are zero"):
-        combined([(first, 0)])
+        combine_evidence([(first, 0)])
 
 
 @settings(deadline=None)
@@ -280,9 +280,9 @@ def test_contiguous_is_the_best_block(problem, data):
     k = data.draw(st.integers(1, len(relevance)))
     found = select(relevance, Constraints(parse_budget(k=k)), "contiguous")
     blocks = [tuple(range(s, s + k)) for s in range(1, len(relevance) - k + 2)]
-    best = max(score_of(relevance, block) for block in blocks)
+    best = max(sum_relevance(relevance, block) for block in blocks)
     assert found.score == best
-    assert found.kept == next(block for block in blocks if score_of(relevance, block) == best)
+    assert found.kept == next(block for block in blocks if sum_relevance(relevance, block) == best)
 
 
 def test_a_budget_needs_sizes(cli):

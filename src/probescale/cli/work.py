@@ -183,7 +183,7 @@ def select(
     from probescale.report.tables import selection_table
     from probescale.selection.budget import parse_budget
     from probescale.selection.constraints import Constraints
-    from probescale.selection.evidence import together
+    from probescale.selection.evidence import combine_scores
     from probescale.selection.select import select as select_layers
     from probescale.selection.structure import Structure
     from probescale.utils.files import check_output_file
@@ -191,10 +191,10 @@ def select(
     if weight or metric or contribution:
         strategy = _by_layers(strategy)
     tasks = [load_scores(path) for path in scores]
-    tasks = [one.weighted(_weights(weight)) if weight else one for one in tasks]
-    tasks = [one.credited(metric, contribution.value if contribution else None) for one in tasks]
+    tasks = [one.with_weights(_weights(weight)) if weight else one for one in tasks]
+    tasks = [one.with_metric(metric, contribution.value if contribution else None) for one in tasks]
     shares = _task_weights(task_weight, [one.task for one in tasks])
-    evidence, resamples = together(tasks, shares)
+    evidence, resamples = combine_scores(tasks, shares)
     structure = Structure(tuple(sorted(set(parse_layers(keep)))) if keep else (), gap, neighbours, where="--")
     limits = parse_budget(budget, k, where="--")
     parameters, costs = tasks[0].parameters, {}
@@ -273,7 +273,7 @@ def calibrate(
     found = load_scores(scores)
     learnt = learn({name: probe.scores for name, probe in found.probes.items()}, load_measured(measured))
     if out:
-        found.weighted(learnt.weights).save(check_output_file(out))
+        found.with_weights(learnt.weights).save(check_output_file(out))
     if as_json:
         typer.echo(learnt.model_dump_json(indent=2))
     else:

@@ -15,10 +15,10 @@ from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
 from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.constraints import Constraints
-from probescale.selection.search import all_subsets, beam_search, beam_width
+from probescale.selection.search import beam_search, beam_width, enumerate_subsets
 from probescale.selection.select import largest_k
 from probescale.selection.strategies import STRATEGIES
-from probescale.selection.structure import structure_of
+from probescale.selection.structure import Structure
 from probescale.tasks.sampling import sample
 from probescale.tasks.task import Task
 from probescale.utils.progress import console
@@ -38,7 +38,7 @@ def most_layers(
     budget = parse_budget(config.selection.budget, config.selection.k)
     if costs is None:
         budget = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit == "parameters"))
-    constraints = Constraints(budget, parameters, costs or {}, structure_of(config.selection))
+    constraints = Constraints(budget, parameters, costs or {}, Structure.from_config(config.selection))
     return max(largest_k(layers, constraints, name) for name in strategies_of(config))
 
 
@@ -56,12 +56,12 @@ def gather(
     if needs & {"blocks", "search", "all subsets"} and scores.subnetworks is None:
         prober = Prober(loaded, task, config)
         fixed = loaded.family.fixed(loaded.model.config)
-        structure = structure_of(config.selection).also(fixed)
+        structure = Structure.from_config(config.selection).with_kept(fixed)
         layers, passes = loaded.layers, config.selection.passes
         if "blocks" in needs:
             prober.score(all_contiguous_blocks(layers, layers, structure.keep))
         if "all subsets" in needs:
-            prober.score(all_subsets(layers, most, passes, structure))
+            prober.score(enumerate_subsets(layers, most, passes, structure))
         if "search" in needs:
             width = beam_width(layers, most, passes, structure)
             console.print(f"searching with a beam of {width}: at most {passes:g} passes through the model")

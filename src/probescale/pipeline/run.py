@@ -38,11 +38,11 @@ from probescale.report.markdown import run_report
 from probescale.report.run_page import run_page
 from probescale.selection.budget import Unit, parse_budget
 from probescale.selection.constraints import Constraints
-from probescale.selection.evidence import evidence_of, together
+from probescale.selection.evidence import Evidence, combine_scores
 from probescale.selection.result import Selection
 from probescale.selection.select import select, select_subset
 from probescale.selection.strategies import STRATEGIES
-from probescale.selection.structure import structure_of
+from probescale.selection.structure import Structure
 from probescale.tasks.kinds import find_kind
 from probescale.tasks.task import Task, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
@@ -191,8 +191,8 @@ def selections(
 ) -> list[Selection]:
     """The run's own, then those it is compared with."""
     budget = parse_budget(config.selection.budget, config.selection.k)
-    evidence, resamples = together([scores], [1.0])
-    constraints = Constraints(budget, parameters, costs, structure_of(config.selection))
+    evidence, resamples = combine_scores([scores], [1.0])
+    constraints = Constraints(budget, parameters, costs, Structure.from_config(config.selection))
     if trials:
         evidence = replace(evidence, trials={trials.best.kept: trials.best.loss})
     chosen, *others = (
@@ -213,7 +213,7 @@ def trials_of(
     if STRATEGIES[config.selection.strategy].reads != "trials":
         return None
     budget = parse_budget(config.selection.budget, config.selection.k)
-    evidence, structure = evidence_of(scores), structure_of(config.selection)
+    evidence, structure = Evidence.from_scores(scores), Structure.from_config(config.selection)
 
     def propose(shrink: ShrinkPlan, rule: str) -> Subset | None:
         if STRATEGIES[rule].neighbours and structure.gap > 1:
@@ -242,7 +242,7 @@ def splits_of(
     tries = STRATEGIES[config.selection.strategy].reads == "trials"
     if not path.exists():
         budget = parse_budget(config.selection.budget, config.selection.k)
-        evidence, structure = evidence_of(scores), structure_of(config.selection)
+        evidence, structure = Evidence.from_scores(scores), Structure.from_config(config.selection)
         strategy = config.selection.strategy
         if tries:  # the layers come later; here, how many
             strategy = STRATEGY if structure.gap == 1 else "marginal"

@@ -22,12 +22,12 @@ from probescale.recovery.smallest import SearchStep, SmallestSearch
 from probescale.selection.bracket import find_smallest
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
-from probescale.selection.evidence import evidence_of
+from probescale.selection.evidence import Evidence
 from probescale.selection.result import Selection, describe
 from probescale.selection.scaling import fit_law, held_out_error
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
-from probescale.selection.structure import structure_of
+from probescale.selection.structure import Structure
 from probescale.tasks.task import Task
 from probescale.utils.resources import report_shortage
 
@@ -137,9 +137,9 @@ def _candidates(
     scores: ProbeScores, parameters: Parameters, config: RunConfig, made: dict[str, Any]
 ) -> dict[int, Selection]:
     """What the strategy keeps at every number of layers that has the wished structure; and all of them."""
-    structure, evidence = structure_of(config.selection), evidence_of(scores)
+    structure, evidence = Structure.from_config(config.selection), Evidence.from_scores(scores)
     every, name = tuple(parameters.all_layers), config.selection.strategy
-    sizes = structure.also(parameters.fixed).sizes(scores.layers)
+    sizes = structure.with_kept(parameters.fixed).sizes(scores.layers)
     found = {
         k: select(evidence, Constraints(parse_budget(k=k), parameters, structure=structure), name, provenance=made)
         for k in sizes

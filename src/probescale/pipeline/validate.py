@@ -211,7 +211,7 @@ def check_budget(config: RunConfig, classes: int) -> None:
     from probescale.selection.constraints import Constraints
     from probescale.selection.search import refuse_costly
     from probescale.selection.select import largest_k
-    from probescale.selection.structure import structure_of
+    from probescale.selection.structure import Structure
 
     model, family = check_architecture(config.model)
     head = find_kind(config.task.kind).head
@@ -224,7 +224,7 @@ def check_budget(config: RunConfig, classes: int) -> None:
     timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
     workload = Workload(model, family, head, classes, chosen.length)
     costs = measure_costs(timeless.units, workload, parameters)
-    constraints = Constraints(timeless, parameters, costs, structure_of(chosen))
+    constraints = Constraints(timeless, parameters, costs, Structure.from_config(chosen))
     for strategy in (chosen.strategy, *config.compare):
         most = largest_k(family.count_layers(model), constraints, strategy)
         refuse_costly(strategy, len(parameters.layers), most, chosen.passes, constraints.full_structure)

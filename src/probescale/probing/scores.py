@@ -108,7 +108,7 @@ class ProbeScores(Record):
         return relevance({name: gains(p.scores, below[name], name) for name, p in self.probes.items()}, weights)
 
     @property
-    def below(self) -> float | None:
+    def embeddings_relevance(self) -> float | None:
         """Relevance of the embeddings, where every probe knows its score there."""
         found = [(probe.weight, (probe.embeddings or {}).get(probe.metric)) for probe in self.probes.values()]
         known = [weight * score for weight, score in found if score is not None]
@@ -125,7 +125,7 @@ class ProbeScores(Record):
         rows = zip(*(one for one in draws if one is not None), strict=False)
         return [relevance(dict(zip(probes, row, strict=True)), weights) for row in rows]
 
-    def credited(self, metric: str | None = None, contribution: Contribution | None = None) -> ProbeScores:
+    def with_metric(self, metric: str | None = None, contribution: Contribution | None = None) -> ProbeScores:
         """The same probes with another measure as their score, or another way to credit a layer."""
         probes = dict(self.probes)
         for name, probe in probes.items() if metric else ():
@@ -139,7 +139,7 @@ class ProbeScores(Record):
             probes[name] = probe.model_copy(update=other)
         return self.model_copy(update={"probes": probes, "contribution": contribution or self.contribution})
 
-    def weighted(self, weights: Mapping[str, float]) -> ProbeScores:
+    def with_weights(self, weights: Mapping[str, float]) -> ProbeScores:
         """The same scores under other weights w(p,T); probes that are not named count nothing."""
         for name in weights:
             if name not in self.probes:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from probescale.selection.scaling import Law
+from probescale.selection.scaling import ScalingLaw
 from probescale.utils.files import Record
 
 
@@ -31,6 +31,6 @@ class SmallestSearch(Record):
     trials: tuple[SearchStep, ...]  # in the order of training
     answer: tuple[int, ...]  # the layers of the smallest model that keeps enough
     bracketed: bool  # the next smaller candidate was trained as well, and keeps too little
-    law: Law | None = None  # of the candidates' probe accuracy over parameters: what was expected
+    law: ScalingLaw | None = None  # of the candidates' probe accuracy over parameters: what was expected
     held_out_error: dict[str, float] = Field(default_factory=dict)  # of that law and of simpler fits
     provenance: dict[str, Any] = Field(default_factory=dict)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 
-def expected_values(cheap: Mapping[int, float], measured: Mapping[int, float]) -> dict[int, float]:
+def predict_values(cheap: Mapping[int, float], measured: Mapping[int, float]) -> dict[int, float]:
     """What to expect at every size: the cheap score there, corrected by how far it was off at the measured sizes.
 
-    >>> expected_values({1: 0.5, 2: 0.6, 3: 0.8}, {3: 0.9})[1]
+    >>> predict_values({1: 0.5, 2: 0.6, 3: 0.8}, {3: 0.9})[1]
     0.5625
     """
     sizes = sorted(measured)
@@ -19,10 +19,10 @@ def expected_values(cheap: Mapping[int, float], measured: Mapping[int, float]) -
     return {size: float(score * np.interp(size, sizes, ratios)) for size, score in cheap.items()}
 
 
-def trials_for(sizes: int) -> int:
+def max_evaluations(sizes: int) -> int:
     """Measurements that surely find the border among so many sizes.
 
-    >>> trials_for(5), trials_for(11)
+    >>> max_evaluations(5), max_evaluations(11)
     (3, 4)
     """
     return math.ceil(math.log2(sizes + 1))
@@ -51,9 +51,9 @@ def find_smallest(
     measured = {full: measure(full, None)}
     target = wanted(measured[full])
     candidates, best = sorted(sizes), full
-    left = trials_for(len(candidates))
+    left = max_evaluations(len(candidates))
     while candidates:
-        expected = expected_values(cheap, measured)
+        expected = predict_values(cheap, measured)
         size = next_size(candidates, expected, target, left)
         measured[size] = measure(size, expected[size])
         left -= 1

@@ -16,7 +16,7 @@ from scipy.optimize import nnls
 
 from probescale.errors import UserError
 from probescale.models.subsets import Subset, parse_layers
-from probescale.selection.strategies import score_of
+from probescale.selection.strategies import sum_relevance
 from probescale.utils.files import Record
 
 Scores = Mapping[str, Sequence[float]]  # V_{p,l} of every probe p, layer 1 first
@@ -78,7 +78,7 @@ def calibrate(scores: Scores, measured: Mapping[Subset, float]) -> Calibration:
 
 def _sums(scores: Scores, subsets: Sequence[Subset]) -> np.ndarray:
     """X_p(S), the sum of V_{p,l} over the layers l of S: (subsets, probes)."""
-    return np.array([[score_of(row, kept) for row in scores.values()] for kept in subsets])
+    return np.array([[sum_relevance(row, kept) for row in scores.values()] for kept in subsets])
 
 
 def _fit(sums: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, float]:

@@ -1,4 +1,4 @@
-"""How sure a selection is: the same choice on resampled held-out rows."""
+"""How certain a selection is: how often resampled held-out rows lead to the same layers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from pydantic import BaseModel, ConfigDict
 
 from probescale.models.subsets import Subset
 
-CLOSE = 0.95  # chosen less often than this, a set is within the noise of others
+CLOSE = 0.95  # a subset that is chosen less often than this is within the noise of others
 
 
 class Certainty(BaseModel):
+    """How often resamples of the held-out rows lead to the same layers, and which others they lead to."""
+
     model_config = ConfigDict(frozen=True)
 
     draws: int
     layers: tuple[float, ...]  # how often each layer is kept, layer 1 first
-    same: float  # how often this very set wins
-    other: Subset | None = None  # the set that wins most often beside it
+    same: float  # how often exactly these layers are chosen
+    other: Subset | None = None  # the subset that is chosen most often otherwise
     other_share: float = 0.0
 
     @property
@@ -26,25 +28,26 @@ class Certainty(BaseModel):
         return self.same < CLOSE
 
     def sentence(self) -> str:
-        """What a person should know of it."""
-        how = f"it is chosen in {self.same:.0%} of {self.draws} resamples of the held-out rows"
+        """The certainty in one sentence for people."""
+        how_often = f"it is chosen in {self.same:.0%} of {self.draws} resamples of the held-out rows"
         if not self.close or self.other is None:
-            return f"Sure: {how}."
-        return f"Within the noise: {how}, layers {', '.join(map(str, self.other))} in {self.other_share:.0%}."
+            return f"Sure: {how_often}."
+        return f"Within the noise: {how_often}, layers {', '.join(map(str, self.other))} in {self.other_share:.0%}."
 
 
-def certainty_of(kept: Subset, layers: int, again: Sequence[Subset]) -> Certainty | None:
-    """What was chosen, against what every resample chose; None where there are none."""
-    found = Counter(again)
-    if not again:
+def measure_certainty(kept: Subset, layers: int, choices: Sequence[Subset]) -> Certainty | None:
+    """Compare the kept layers with the choice of every resample; None where there are no resamples."""
+    if not choices:
         return None
-    share = [sum(times for s, times in found.items() if layer in s) / len(again) for layer in range(1, layers + 1)]
-    others = [(subset, times) for subset, times in found.most_common() if subset != kept]
-    other, times = others[0] if others else (None, 0)
+    counts, total = Counter(choices), len(choices)
+    others = [(subset, count) for subset, count in counts.most_common() if subset != kept]
+    other, other_count = others[0] if others else (None, 0)
     return Certainty(
-        draws=len(again),
-        layers=tuple(share),
-        same=found[kept] / len(again),
+        draws=total,
+        layers=tuple(
+            sum(count for subset, count in counts.items() if layer in subset) / total for layer in range(1, layers + 1)
+        ),
+        same=counts[kept] / total,
         other=other,
-        other_share=times / len(again),
+        other_share=other_count / total,
     )

@@ -35,7 +35,7 @@ class Constraints:
     def full_structure(self) -> Structure:
         """The structure, with the layers that the model cannot do without."""
         structure = self.structure or Structure(where=self.budget.where)
-        return structure.also(self.parameters.fixed if self.parameters else ())
+        return structure.with_kept(self.parameters.fixed if self.parameters else ())
 
     @cached_property
     def bounds(self) -> tuple[Bound, ...]:

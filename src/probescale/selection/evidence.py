@@ -1,4 +1,4 @@
-"""What strategies decide by. Only the relevance is always there; the rest is measured where a strategy asks for it."""
+"""What strategies decide by: the relevance of the layers, and what else was measured for some of them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evidence:
+    """Measurements of one model. The relevance is always known; the rest only where a strategy needs it."""
+
     relevance: Sequence[float]  # R_{l,T} of every layer (Eq. 1)
-    below: float | None = None  # relevance of the embeddings
-    influence: Sequence[float] | None = None  # 1 - cos of a layer's input and output
-    angles: Sequence[Sequence[float]] | None = None  # (L + 1, L + 1) between the states at two places
-    subnetworks: Mapping[Subset, float] = field(default_factory=dict)  # what probes find at the end of these
+    embeddings_relevance: float | None = None
+    influence: Sequence[float] | None = None  # per layer, 1 - cosine of its input and its output
+    angles: Sequence[Sequence[float]] | None = None  # (L + 1, L + 1) between the hidden states after two layers
+    subnetworks: Mapping[Subset, float] = field(default_factory=dict)  # probe scores at the end of subnetworks
     trials: Mapping[Subset, float] = field(default_factory=dict)  # loss after a short training
     seed: int = 0  # of random draws
 
@@ -29,73 +31,74 @@ class Evidence:
     def layers(self) -> int:
         return len(self.relevance)
 
+    @classmethod
+    def from_scores(cls, scores: ProbeScores) -> Evidence:
+        """The evidence that the scores of one task hold."""
+        flow, subnetworks, seed = scores.flow, scores.subnetworks, scores.provenance.get("seed")
+        return cls(
+            relevance=scores.relevance,
+            embeddings_relevance=scores.embeddings_relevance,
+            influence=flow.influence if flow else None,
+            angles=flow.angles if flow else None,
+            subnetworks=dict(zip(subnetworks.subsets, subnetworks.values, strict=True)) if subnetworks else {},
+            seed=seed if isinstance(seed, int) and seed >= 0 else 0,
+        )
 
-def evidence_of(scores: ProbeScores) -> Evidence:
-    flow, probed, seed = scores.flow, scores.subnetworks, scores.provenance.get("seed")
-    return Evidence(
-        relevance=scores.relevance,
-        below=scores.below,
-        influence=flow.influence if flow else None,
-        angles=flow.angles if flow else None,
-        subnetworks=dict(zip(probed.subsets, probed.values, strict=True)) if probed else {},
-        seed=seed if isinstance(seed, int) and seed >= 0 else 0,
-    )
 
-
-def resampled(scores: ProbeScores) -> list[Evidence]:
-    """The evidence as it would look on other held-out rows: one for every draw that the scores carry."""
-    seen, layers, probed = evidence_of(scores), scores.relevance_draws, scores.subnetworks
-    found: list[Evidence] = []
-    if layers:
-        found = [replace(seen, relevance=row) for row in layers]
-    if probed and probed.draws:
-        columns = list(zip(*probed.draws, strict=True))
-        found = found or [seen] * len(columns)
-        found = [
-            replace(one, subnetworks=dict(zip(probed.subsets, column, strict=True)))
-            for one, column in zip(found, columns, strict=False)
+def resample_evidence(scores: ProbeScores) -> list[Evidence]:
+    """The evidence on resampled held-out rows, once for every draw that the scores hold."""
+    evidence, relevance, subnetworks = Evidence.from_scores(scores), scores.relevance_draws, scores.subnetworks
+    draws = [replace(evidence, relevance=row) for row in relevance or ()]
+    if subnetworks and subnetworks.draws:
+        values = list(zip(*subnetworks.draws, strict=True))  # (draws, subsets)
+        draws = [
+            replace(draw, subnetworks=dict(zip(subnetworks.subsets, row, strict=True)))
+            for draw, row in zip(draws or [evidence] * len(values), values, strict=False)
         ]
-    return found
+    return draws
 
 
-def combined(several: Sequence[tuple[Evidence, float]]) -> Evidence:
-    """One subnetwork for several tasks: their evidence about the same model, added up with the tasks' weights."""
-    total = sum(weight for _, weight in several)
-    if not several or total <= 0:
+def combine_evidence(weighted: Sequence[tuple[Evidence, float]]) -> Evidence:
+    """The weighted mean of several tasks' evidence about one model, to select one subnetwork for all of them."""
+    total = sum(weight for _, weight in weighted)
+    if not weighted or total <= 0:
         raise UserError("all task weights are zero", field="--task-weight", hint="at least one task has to count")
-    parts = [(evidence, weight / total) for evidence, weight in several]
-    if len({evidence.layers for evidence, _ in parts}) > 1:
-        counts = ", ".join(str(evidence.layers) for evidence, _ in parts)
+    tasks, weights = [evidence for evidence, _ in weighted], [weight / total for _, weight in weighted]
+    if len({task.layers for task in tasks}) > 1:
+        counts = ", ".join(str(task.layers) for task in tasks)
         raise UserError(
             f"the scores are of models with {counts} layers", field="SCORES", hint="give scores of one model"
         )
 
     def mean(values: Sequence[Sequence[float] | None]) -> list[float] | None:
+        """Per position; None where a task has no values."""
         rows = [row for row in values if row is not None]
-        weights = [weight for _, weight in parts]
-        return np.average(np.array(rows), axis=0, weights=weights).tolist() if len(rows) == len(parts) else None
+        return np.average(np.array(rows), axis=0, weights=weights).tolist() if len(rows) == len(tasks) else None
 
-    shared = set.intersection(*(set(evidence.subnetworks) for evidence, _ in parts))
-    below = mean([None if e.below is None else [e.below] for e, _ in parts])
-    flat = mean([None if e.angles is None else np.ravel(e.angles).tolist() for e, _ in parts])
-    places = parts[0][0].layers + 1
-    relevance = mean([e.relevance for e, _ in parts])
+    in_all = set.intersection(*(set(task.subnetworks) for task in tasks))
+    embeddings = mean([None if task.embeddings_relevance is None else [task.embeddings_relevance] for task in tasks])
+    angles = mean([None if task.angles is None else np.ravel(task.angles).tolist() for task in tasks])
+    positions = tasks[0].layers + 1
+    relevance = mean([task.relevance for task in tasks])
     assert relevance is not None
     return Evidence(
         relevance=relevance,
-        below=below[0] if below else None,
-        influence=mean([e.influence for e, _ in parts]),
-        angles=np.reshape(flat, (places, places)).tolist() if flat else None,
-        subnetworks={s: sum(w * e.subnetworks[s] for e, w in parts) for s in sorted(shared)},
-        seed=parts[0][0].seed,
+        embeddings_relevance=embeddings[0] if embeddings else None,
+        influence=mean([task.influence for task in tasks]),
+        angles=np.reshape(angles, (positions, positions)).tolist() if angles else None,
+        subnetworks={
+            subset: sum(weight * task.subnetworks[subset] for task, weight in zip(tasks, weights, strict=True))
+            for subset in sorted(in_all)
+        },
+        seed=tasks[0].seed,
     )
 
 
-def together(tasks: Sequence[ProbeScores], weights: Sequence[float]) -> tuple[Evidence, list[Evidence]]:
-    """What the scores of one or several tasks say of their model, and what they say on resampled rows."""
+def combine_scores(tasks: Sequence[ProbeScores], weights: Sequence[float]) -> tuple[Evidence, list[Evidence]]:
+    """The evidence in the scores of one or several tasks of one model, and the same on resampled held-out rows."""
     models = {str(task.provenance["model_sha256"]) for task in tasks if task.provenance.get("model_sha256")}
     if len(models) > 1:
         raise UserError("the scores are of different models", field="SCORES", hint="give scores of one model")
-    draws = [[(draw, weight) for draw in resampled(task)] for task, weight in zip(tasks, weights, strict=True)]
-    seen = [(evidence_of(task), weight) for task, weight in zip(tasks, weights, strict=True)]
-    return combined(seen), [combined(several) for several in zip(*draws, strict=False)]
+    evidence = [(Evidence.from_scores(task), weight) for task, weight in zip(tasks, weights, strict=True)]
+    draws = [[(draw, weight) for draw in resample_evidence(task)] for task, weight in zip(tasks, weights, strict=True)]
+    return combine_evidence(evidence), [combine_evidence(draw) for draw in zip(*draws, strict=False)]

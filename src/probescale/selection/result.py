@@ -10,7 +10,7 @@ from pydantic import Field
 from probescale.models.subsets import Subset
 from probescale.selection.certainty import Certainty
 from probescale.selection.constraints import Constraints
-from probescale.selection.strategies import score_of
+from probescale.selection.strategies import sum_relevance
 from probescale.utils.files import Record
 
 
@@ -49,7 +49,7 @@ def describe(
         k=len(kept),
         kept=kept,
         dropped=tuple(layer for layer in range(1, len(relevance) + 1) if layer not in kept),
-        score=score_of(relevance, kept),
+        score=sum_relevance(relevance, kept),
         params=parameters.of(kept) if parameters else None,
         params_original=(parameters.original or parameters).total if parameters else None,
         ratio_total=ratio_total,

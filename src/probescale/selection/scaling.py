@@ -24,7 +24,7 @@ _FREE = 3  # parameters of the law
 _LARGEST = 700.0  # the logarithm of what is larger than any size or value
 
 
-class Law(Record):
+class ScalingLaw(Record):
     """A fitted law: what it says of any size, and how sure it is."""
 
     asymptote: float
@@ -69,7 +69,7 @@ class Law(Record):
         return above if self.ceiling is None else min(above, self.ceiling)
 
 
-def fit_law(points: Sequence[Point]) -> Law:
+def fit_law(points: Sequence[Point]) -> ScalingLaw:
     """The law through measured points (parameters, value), with 95 % intervals from resampled residuals.
 
     >>> law = fit_law([(1e6, 0.5), (2e6, 0.7), (4e6, 0.8), (8e6, 0.85)])
@@ -87,7 +87,7 @@ def fit_law(points: Sequence[Point]) -> Law:
     intervals = {name: _middle(draws[:, place]) for place, name in enumerate(("asymptote", "gain", "exponent"))}
     if gain == 0:
         intervals["exponent"] = EXPONENTS  # nothing to tell it from
-    return Law(
+    return ScalingLaw(
         asymptote=asymptote,
         gain=gain,
         exponent=exponent,

@@ -1,4 +1,4 @@
-"""Which subnetworks are worth probing, when there are too many to probe all of them."""
+"""Which subnetworks to probe where there are too many to probe all: beam search, and its cost in advance."""
 
 from __future__ import annotations
 
@@ -9,58 +9,57 @@ from itertools import pairwise
 from probescale.errors import UserError
 from probescale.models.subsets import Subset
 from probescale.selection.strategies import STRATEGIES
-from probescale.selection.structure import Structure, count
+from probescale.selection.structure import Structure, count_subsets
 
 Score = Callable[[Sequence[Subset]], Mapping[Subset, float]]  # probes subnetworks
-WIDEST = 8
+WIDEST = 8  # subsets that are grown per size, at most
 
 
 def beam_search(layers: int, most: int, structure: Structure, score: Score, width: int) -> dict[Subset, float]:
-    """Grow subnetworks from the embeddings up to `most` layers; per size, the `width` best grow on.
-
-    All that were probed are answered: each is a subnetwork of its own size.
-    """
-    found: dict[Subset, float] = {}
+    """The scores of all subnetworks probed by growing the `width` best of every size by one layer, up to `most`."""
+    scores: dict[Subset, float] = {}
     beam: list[Subset] = [()]
     most = min(most, structure.sizes(layers)[-1])
     for _ in range(most):
-        grown = [longer for subset in beam for longer in _longer(subset, layers, structure)]
+        grown = [longer for subset in beam for longer in _grow(subset, layers, structure)]
         if not grown:
             break
         new = dict(score(grown))
-        found |= new
+        scores |= new
         ranked = sorted(grown, key=lambda subset: (-new[subset], subset))
-        # One that ends high is good at its own size, but cannot grow to the full one: half of the beam has to.
+        # A subset that ends with a high layer may score best and still have no layers left to grow by. So half of the
+        # beam is reserved for subsets that can reach the full size.
         able = [subset for subset in ranked if _can_reach(subset, most, layers, structure)]
         beam = list(dict.fromkeys([*able[: (width + 1) // 2], *ranked, *able]))[:width]
-    return found
+    return scores
 
 
 def _can_reach(subset: Subset, most: int, layers: int, structure: Structure) -> bool:
-    """Whether it can grow to so many layers, with all that have to stay."""
-    waiting = [layer for layer in structure.keep if layer > subset[-1]]
-    left = most - len(subset)
-    needed = waiting[-1] - subset[-1] if waiting and structure.contiguous else len(waiting)
-    return needed <= left <= _room(subset, layers, structure)
+    """Whether a subset can grow to `most` layers, including all that are always kept."""
+    required = [layer for layer in structure.keep if layer > subset[-1]]
+    missing = most - len(subset)
+    least = required[-1] - subset[-1] if required and structure.contiguous else len(required)
+    return least <= missing <= _max_growth(subset, layers, structure)
 
 
-def _room(subset: Subset, layers: int, structure: Structure) -> int:
-    """How many more layers it can get."""
-    ways = (subset[-1], *(layer for layer in structure.keep if layer > subset[-1]))
-    between = sum((after - before) // structure.gap for before, after in pairwise(ways))
-    return between + (layers - ways[-1]) // structure.gap
+def _max_growth(subset: Subset, layers: int, structure: Structure) -> int:
+    """How many more layers a subset can get."""
+    stops = (subset[-1], *(layer for layer in structure.keep if layer > subset[-1]))
+    between = sum((after - before) // structure.gap for before, after in pairwise(stops))
+    return between + (layers - stops[-1]) // structure.gap
 
 
-def _longer(subset: Subset, layers: int, structure: Structure) -> list[Subset]:
+def _grow(subset: Subset, layers: int, structure: Structure) -> list[Subset]:
+    """The subset with one more layer at its end, in every way that the structure allows."""
     last = subset[-1] if subset else 1 - structure.gap
     stop = last + structure.gap + 1 if structure.contiguous and subset else layers + 1
-    waiting = [layer for layer in structure.keep if layer > last]
-    stop = min(stop, waiting[0] + 1 if waiting else layers + 1)  # one that has to stay is not jumped over
+    required = [layer for layer in structure.keep if layer > last]
+    stop = min(stop, required[0] + 1 if required else layers + 1)  # a layer that is always kept is never skipped
     return [(*subset, layer) for layer in range(last + structure.gap, stop)]
 
 
 def beam_width(layers: int, most: int, passes: float, structure: Structure) -> int:
-    """The widest beam that surely stays within so many passes through the whole model."""
+    """The widest beam that is certain to cost at most this many passes through the model."""
     widths = [width for width in range(1, WIDEST + 1) if beam_passes(layers, most, width) <= passes]
     if not widths:
         least = math.ceil(beam_passes(layers, most, 1))
@@ -73,16 +72,18 @@ def beam_width(layers: int, most: int, passes: float, structure: Structure) -> i
 
 
 def refuse_costly(strategy: str, layers: int, most: int, passes: float, structure: Structure) -> None:
-    """Before any work: a search that may cost more than is allowed."""
+    """Raise, before any work, where the search of a strategy may cost more passes than allowed."""
     reads = STRATEGIES[strategy].reads
     if reads == "search":
         beam_width(layers, most, passes, structure)
     elif reads == "all subsets":
-        all_subsets(layers, most, passes, structure)
+        enumerate_subsets(layers, most, passes, structure)
 
 
 def beam_passes(layers: int, most: int, width: int) -> float:
-    """The most that a search can cost: every level runs its beginnings again, and the model once.
+    """The most passes through the model that a search can cost.
+
+    Every size costs one pass of the full model, and runs the subsets that it grows once more.
 
     >>> beam_passes(12, 6, 4)
     27.0
@@ -92,10 +93,10 @@ def beam_passes(layers: int, most: int, width: int) -> float:
     return sum(layers + level for level in levels) / layers
 
 
-def all_subsets(layers: int, most: int, passes: float, structure: Structure) -> list[Subset]:
-    """Every subset of at most so many layers; refused where running them costs too much."""
+def enumerate_subsets(layers: int, most: int, passes: float, structure: Structure) -> list[Subset]:
+    """Every subset of up to `most` layers; refused where probing them costs more passes than allowed."""
     sizes = [size for size in structure.sizes(layers) if size <= most]
-    number = sum(count(layers, size, structure) for size in sizes)
+    number = sum(count_subsets(layers, size, structure) for size in sizes)
     if number / layers > passes:
         raise UserError(
             f"exhaustive would probe {number:,} subnetworks, about {math.ceil(number / layers):,} passes through the "
@@ -103,9 +104,9 @@ def all_subsets(layers: int, most: int, passes: float, structure: Structure) -> 
             field=f"{structure.where}passes",
             hint="allow more, keep fewer layers, or use stitched_search",
         )
-    found: list[Subset] = []
+    subsets: list[Subset] = []
     grown: list[Subset] = [()]
     for _ in range(most):
-        grown = [longer for subset in grown for longer in _longer(subset, layers, structure)]
-        found += [subset for subset in grown if structure.allows(subset)]
-    return found
+        grown = [longer for subset in grown for longer in _grow(subset, layers, structure)]
+        subsets += [subset for subset in grown if structure.allows(subset)]
+    return subsets

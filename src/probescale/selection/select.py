@@ -7,7 +7,7 @@ from typing import Any
 
 from probescale.errors import lookup
 from probescale.models.subsets import Subset
-from probescale.selection.certainty import certainty_of
+from probescale.selection.certainty import measure_certainty
 from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import Evidence
 from probescale.selection.refusals import nothing_fits, refuse_gap, refuse_useless_scores
@@ -43,7 +43,7 @@ def select(
     certainty = None
     if resamples and STRATEGIES[strategy].reads not in ("nothing", "flow", "trials"):
         again = [select_subset(resample, constraints, strategy) for resample in resamples]
-        certainty = certainty_of(kept, evidence.layers, [subset for subset in again if subset])
+        certainty = measure_certainty(kept, evidence.layers, [subset for subset in again if subset])
     selection = describe(kept, evidence.relevance, constraints, strategy, provenance)
     return selection.model_copy(update={"certainty": certainty})
 

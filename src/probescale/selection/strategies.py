@@ -18,7 +18,7 @@ from probescale.defaults import STRATEGY
 from probescale.errors import UserError
 from probescale.models.subsets import Subset, contiguous_blocks
 from probescale.selection.evidence import Evidence
-from probescale.selection.structure import Structure, by_value, nearest
+from probescale.selection.structure import Structure, find_nearest, rank_by_value
 
 Choose = Callable[[Evidence, int, Structure], Iterator[Subset]]
 T = TypeVar("T")
@@ -52,7 +52,7 @@ def default_for(evidence: Evidence) -> str:
     return STRATEGY if evidence.subnetworks else "contiguous"
 
 
-def score_of(relevance: Sequence[float], kept: Subset) -> float:
+def sum_relevance(relevance: Sequence[float], kept: Subset) -> float:
     """The sum that Eq. 2 maximises. Rounded, so that equal sums tie whatever the order of adding."""
     return round(math.fsum(relevance[layer - 1] for layer in kept), 12)
 
@@ -62,7 +62,7 @@ def contiguous(evidence: Evidence, k: int, structure: Structure) -> Iterator[Sub
     """The paper's rule (Eq. 2): the block of k neighbouring layers with the largest sum of relevance."""
     blocks = _blocks(evidence.layers, k, structure)
     # Ties go to the lower start: sorting is stable and the blocks come in that order.
-    yield from sorted(blocks, key=lambda block: -score_of(evidence.relevance, block))
+    yield from sorted(blocks, key=lambda block: -sum_relevance(evidence.relevance, block))
 
 
 @strategy("nothing")
@@ -95,32 +95,32 @@ def alternate(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subs
 def random(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """k layers drawn at random with the seed."""
     draw = np.random.default_rng((evidence.seed, k))
-    yield from by_value(draw.random(evidence.layers).tolist(), k, structure)
+    yield from rank_by_value(draw.random(evidence.layers).tolist(), k, structure)
 
 
 @strategy("relevance")
 def best_scores(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The k layers with the largest relevance, neighbours or not."""
-    yield from by_value(evidence.relevance, k, structure)
+    yield from rank_by_value(evidence.relevance, k, structure)
 
 
 @strategy("relevance")
 def marginal(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The k layers whose relevance exceeds that of the layer below by most."""
-    if evidence.below is None:
+    if evidence.embeddings_relevance is None:
         raise UserError(
             "marginal needs the score of the embeddings, to which the first layer adds",
             field=f"{structure.where}strategy",
             hint="use scores written by `probescale probe`, or another strategy",
         )
-    gains = np.diff([evidence.below, *evidence.relevance])
-    yield from by_value(gains.tolist(), k, structure)
+    gains = np.diff([evidence.embeddings_relevance, *evidence.relevance])
+    yield from rank_by_value(gains.tolist(), k, structure)
 
 
 @strategy("flow")
 def block_influence(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The k layers that change their input most, 1 - cos (ShortGPT); from texts alone."""
-    yield from by_value(_measured(evidence.influence, "block_influence", structure), k, structure)
+    yield from rank_by_value(_measured(evidence.influence, "block_influence", structure), k, structure)
 
 
 @strategy("flow")
@@ -132,7 +132,7 @@ def angular(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset
     allowed = [subset for subset in rest if structure.allows(subset)]
     yield from allowed
     if not allowed:  # no single chunk has the wished structure
-        yield from by_value([angles[layer][layer + 1] for layer in range(layers)], k, structure)
+        yield from rank_by_value([angles[layer][layer + 1] for layer in range(layers)], k, structure)
 
 
 @strategy("blocks", neighbours=True)
@@ -191,7 +191,7 @@ def _places(
     if more < 0:
         return
     chosen = [free[place - 1] for place in wish(len(free), more)] if more else []
-    found = nearest(sorted((*structure.keep, *chosen)), layers, structure)
+    found = find_nearest(sorted((*structure.keep, *chosen)), layers, structure)
     if found:
         yield found
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from probescale.errors import ProbeScaleError
 from probescale.probing.score_files import load_scores
 from probescale.recovery.result import EvaluatedModel, RunResult
-from probescale.selection.evidence import evidence_of
+from probescale.selection.evidence import Evidence
 from probescale.selection.result import Selection
 from probescale.study.cells import Cell
 from probescale.study.folder import StudyFolder
@@ -77,7 +77,7 @@ def read_results(folder: StudyFolder, cells: tuple[Cell, ...]) -> Results:
             try:
                 result, said = RunResult.load(path / "metrics.json"), read_predictions(path)
                 chosen, scores = Selection.load(path / "selection.json"), load_scores(path / "scores.json")
-                probed = evidence_of(scores).subnetworks.get(chosen.kept)
+                probed = Evidence.from_scores(scores).subnetworks.get(chosen.kept)
                 originals[cell.preparation] = _row(cell, result, result.original, said, ORIGINAL)
                 rows.append(_row(cell, result, result.subnetwork, said, result.strategy, chosen.score, probed))
             except (ProbeScaleError, OSError, ValueError, KeyError) as error:

@@ -16,7 +16,7 @@ from probescale.models.subsets import Subset
 from probescale.probing.scores import ProbeScores
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
-from probescale.selection.evidence import Evidence, evidence_of
+from probescale.selection.evidence import Evidence
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
 
@@ -67,7 +67,7 @@ def explorer_entry(
     """One model on one task: the probes, and what every method that has what it needs would keep."""
     probed = scores.subnetworks
     expected = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
-    evidence = evidence_of(scores)
+    evidence = Evidence.from_scores(scores)
     if STRATEGIES[strategy].reads == "trials":  # at this size alone
         evidence = replace(evidence, trials={kept: 0.0})
     methods = [
