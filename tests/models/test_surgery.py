@@ -159,7 +159,7 @@ def test_encoder_and_decoder_are_cut_separately(cli, whole_t5, tmp_path):
     folder, whole = whole_t5
     found = cli("extract", folder, "--keep", "1,4", "--keep-decoder", "1-3", "--out", tmp_path / "cut")
     assert found.code == 0, found.err
-    assert "of the decoder: kept 1-3, dropped none" in found.out
+    assert "decoder: kept 1-3, dropped none" in found.out
     record = json.loads((tmp_path / "cut" / "probescale.json").read_text())
     assert (record["kept"], record["kept_decoder"]) == ([1, 4], [1, 2, 3])
     assert record["proof"]["cache_difference"] < 1e-4  # more decoder than encoder layers, with the cache

@@ -128,7 +128,7 @@ def test_wrong_plans(cli, options, says):
 def test_doctor_on_a_folder(cli, model_folder, tmp_path, task_files):
     found = cli("doctor", model_folder("roberta"), "--out", tmp_path / "start.yaml")
     assert found.code == 0, found.err
-    for part in ("roberta (described)", "4 at RobertaModel.encoder.layer", "safetensors, float32", "tied weights",
+    for part in ("roberta (built in)", "4 at RobertaModel.encoder.layer", "safetensors, float32", "tied weights",
                  "RobertaForTokenClassification", "auto: cls", "128 tokens"):  # fmt: skip
         assert part in found.out
     for name, rows in (("train.csv", task_files.train), ("dev.csv", task_files.dev)):

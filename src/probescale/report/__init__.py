@@ -1,1 +1,1 @@
-"""Tables for the terminal and for Markdown."""
+"""Tables, figures, pages and model cards of one run, for the terminal, Markdown and HTML."""

@@ -1,4 +1,4 @@
-"""Text of others in Markdown: it is shown as it is, and makes no markup."""
+"""Untrusted text in Markdown: shown literally, never interpreted as markup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _MARKUP = re.compile(r"([\\`*\[\]<>|&~])")
 
 
 def escape_markdown(text: str) -> str:
-    r"""One line of plain words.
+    r"""The text on one line, without effect as markup.
 
     >>> print(escape_markdown("a|b <img src=x>\n[c](d) top_k"))
     a\|b \<img src=x\> \[c\](d) top_k
@@ -19,7 +19,7 @@ def escape_markdown(text: str) -> str:
 
 
 def inline_code(text: str) -> str:
-    """As code, whatever backticks are in it.
+    """The text as inline code, whatever backticks it contains.
 
     >>> inline_code("a"), inline_code("`<b>`")
     ('`a`', '`` `<b>` ``')

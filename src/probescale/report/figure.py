@@ -17,7 +17,7 @@ FORMATS = ("svg", "png")
 
 
 def write_figure(scores: ProbeScores, stem: Path, kept: Sequence[int] = ()) -> list[Path]:
-    """stem.svg and stem.png: what each layer knows, and which layers were kept."""
+    """Write stem.svg and stem.png: every probe's score over layers, the kept layers shaded."""
     with saved_figure(stem) as (figure, paths):
         axes = figure.subplots()
         _draw(axes, scores)
@@ -30,12 +30,12 @@ def write_figure(scores: ProbeScores, stem: Path, kept: Sequence[int] = ()) -> l
 
 @contextmanager
 def saved_figure(stem: Path, size: tuple[float, float] = (7.2, 4.2)) -> Iterator[tuple[Figure, list[Path]]]:
-    """An empty figure, which is written in every format when the block ends: the same data, the same files."""
+    """An empty figure, saved in every format when the block ends. The same data give the same files."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # not those of a matplotlibrc in the current folder
+        matplotlib.rcdefaults()  # ignore a matplotlibrc in the current folder
         matplotlib.rcParams.update({"svg.hashsalt": "probescale", "font.size": 10, "text.parse_math": False})
         figure = Figure(figsize=size, layout="constrained")
         paths = [stem.with_name(f"{stem.name}.{kind}") for kind in FORMATS]

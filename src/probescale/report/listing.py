@@ -1,4 +1,4 @@
-"""`probescale list`: what can be named in a configuration."""
+"""What `probescale list` and `probescale cache` print."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from probescale.utils.files import format_size
 
 
 def listing_table(what: str) -> Table:
-    """A table of all tasks, properties, probes, strategies, families or metrics."""
+    """All built-in tasks, properties, probes, strategies, families or metrics."""
     tables = {"tasks": _tasks, "properties": _properties, "probes": _probes, "strategies": _strategies}
     return (tables | {"families": _families, "metrics": _metrics})[what]()
 
 
 def cache_table() -> Table:
-    """What the cache holds, last used first, and all of it together."""
-    found = list_entries()
-    rows = [(e.name.split("/")[-1], e.about, format_size(e.size), _age(time.time() - e.used)) for e in found]
-    title = f"{cache_dir()}: {len(found)} entries, {format_size(sum(e.size for e in found))}"
+    """Every entry of the cache, the last used first, and their total size."""
+    cached = list_entries()
+    rows = [(e.name.split("/")[-1], e.about, format_size(e.size), _age(time.time() - e.used)) for e in cached]
+    title = f"{cache_dir()}: {len(cached)} entries, {format_size(sum(e.size for e in cached))}"
     return Table(title, ("entry", "what", "size", "last used"), tuple(rows), words=2)
 
 
 def _age(seconds: float) -> str:
-    """
+    """How long ago something was.
+
     >>> _age(90), _age(200_000)
     ('1 minutes ago', '2 days ago')
     """
@@ -41,8 +42,8 @@ def _age(seconds: float) -> str:
 
 
 def _properties() -> Table:
-    rows = tuple((name, one.help, "CoNLL-U" if one.columns else "any text") for name, one in PROPERTIES.items())
-    return Table("Properties", ("property", "asks for", "from"), rows, words=3)
+    rows = tuple((name, entry.help, "CoNLL-U" if entry.columns else "any text") for name, entry in PROPERTIES.items())
+    return Table("Properties", ("property", "what the probe predicts", "from"), rows, words=3)
 
 
 def _probes() -> Table:
@@ -65,12 +66,12 @@ def _tasks() -> Table:
 
 def _strategies() -> Table:
     return Table(
-        "Strategies", ("strategy", "keeps"), tuple((name, one.help) for name, one in STRATEGIES.items()), words=2
+        "Strategies", ("strategy", "keeps"), tuple((name, entry.help) for name, entry in STRATEGIES.items()), words=2
     )
 
 
 def _metrics() -> Table:
-    rows = tuple((name, one.kind, one.help) for name, one in METRICS.items())
+    rows = tuple((name, entry.kind, entry.help) for name, entry in METRICS.items())
     return Table("Metrics", ("metric", "kind of task", "is"), rows, words=3)
 
 
@@ -81,7 +82,7 @@ def _families() -> Table:
     ]
     return Table(
         "Families",
-        ("family", "model_type in config.json", "sentence probes look at", "head"),
+        ("family", "model_type in config.json", "pooling of sentence probes", "head"),
         tuple(rows),
         words=4,
     )

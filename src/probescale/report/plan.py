@@ -1,4 +1,4 @@
-"""What a plan looks like in the terminal."""
+"""What `probescale plan` prints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from probescale.selection.planning import Plan, Size
 
 
 def plan_table(plan: Plan) -> Table:
-    """One row per number of layers; those within the budget stand out."""
+    """One row per number of layers; rows within the budget are highlighted."""
     timed = plan.sizes[0].milliseconds is not None
     header = ("layers", "parameters", "of\ntotal", "of\nlayers", "times\nsmaller", "GFLOPs", "on disk")
     rows = [_row(size, plan, timed) for size in plan.sizes]
@@ -16,6 +16,7 @@ def plan_table(plan: Plan) -> Table:
 
 
 def plan_title(plan: Plan) -> str:
+    """The model, its head, the type of its weights, and the length that costs are computed for."""
     heads = {"none": "no head", "lm": "language modelling head"}
     at = f"{plan.length} tokens" + (f", batch {plan.batch_size}" if plan.sizes[0].milliseconds is not None else "")
     part = f" ({plan.part})" if plan.part else ""
@@ -23,7 +24,7 @@ def plan_title(plan: Plan) -> str:
 
 
 def plan_facts(plan: Plan) -> list[str]:
-    """Where the parameters are, what fits, what to know."""
+    """Where the parameters are, how many layers fit the budget, and notes."""
     p = plan.parameters
     sizes = sorted(set(p.layers))
     each = f"{sizes[0]:,}" if len(sizes) == 1 else f"{sizes[0]:,} to {sizes[-1]:,}"

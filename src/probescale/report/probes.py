@@ -1,4 +1,4 @@
-"""What probing found, as tables and sentences."""
+"""Results of probing, as tables and sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLUMNS = {"f1": "F1", "selectivity": "select-\nivity", "information": "inform.\
 
 
 def probe_table(name: str, probe: ProbeResult) -> Table:
-    """One property at every layer, with the floors above them."""
+    """One probe at every layer, below its baselines."""
     accuracy = probe.measures["accuracy"]
     others = [measure for measure in COLUMNS if measure in probe.measures]
     low = min([*accuracy.values, *probe.floors.values()])
@@ -37,15 +37,15 @@ def probe_table(name: str, probe: ProbeResult) -> Table:
         ]
     if probe.random_weights:
         header.append("random\nweights")
-        drawn = [f"{value:.4f}" for value in probe.random_weights.values]
-        rows = [(*row, cell) for row, cell in zip(rows, [""] * len(probe.floors) + drawn, strict=True)]
+        random = [f"{value:.4f}" for value in probe.random_weights.values]
+        rows = [(*row, cell) for row, cell in zip(rows, [""] * len(probe.floors) + random, strict=True)]
     best = max(range(len(accuracy.values)), key=accuracy.values.__getitem__)
     strong = frozenset({len(probe.floors) + best})
     return Table(f"{name}: a probe at every layer", tuple(header), tuple(rows), strong)
 
 
 def parts_table(name: str, probe: ProbeResult) -> Table | None:
-    """Accuracy inside the layers: what the attention and the feed-forward part add, and the best heads."""
+    """Accuracy inside the layers: after attention, after the feed-forward part, and of single heads."""
     columns = {"attention": probe.attention, "feed-forward": probe.feed_forward}
     shown = {part: curve.values for part, curve in columns.items() if curve}
     if not shown and not probe.heads:
@@ -65,7 +65,7 @@ def parts_table(name: str, probe: ProbeResult) -> Table | None:
 
 
 def probe_notes(scores: ProbeScores) -> list[str]:
-    """How each probe was measured, a sentence or two each."""
+    """How each probe was scored, one sentence each."""
     return [f"`{name}`: {_note(probe)}" for name, probe in scores.probes.items()]
 
 
@@ -81,7 +81,7 @@ def _note(probe: ProbeResult) -> str:
     ]
     if probe.floors:
         floors = ", ".join(f"{name} {value:.4f}" for name, value in probe.floors.items())
-        parts.append(f"without any layer: {floors}")
+        parts.append(f"baselines: {floors}")
     if probe.gaps and probe.steps:
         left = [layer for layer, ok in enumerate(probe.converged or (), 1) if not ok]
         ended = f"* not converged at layer {', '.join(map(str, left))}" if left else "all converged"
@@ -89,7 +89,7 @@ def _note(probe: ProbeResult) -> str:
     if probe.seeds > 1:
         parts.append(
             f"mean of {probe.seeds} draws of subsample and split; the interval is over the held-out rows of one draw, "
-            "the spread is what draws differ by"
+            "the spread is the standard deviation between draws"
         )
     return "; ".join(parts) + "."
 
@@ -99,7 +99,8 @@ def _number(value: float | None) -> str:
 
 
 def _bar(value: float, low: float, high: float) -> str:
-    """
+    """A horizontal bar of up to eight characters.
+
     >>> _bar(0.5, 0.0, 1.0), _bar(0.0, 0.0, 1.0)
     ('████    ', '        ')
     """
@@ -109,6 +110,6 @@ def _bar(value: float, low: float, high: float) -> str:
 
 
 def _levels(values: Sequence[float], low: float, high: float) -> str:
-    """One small column a value."""
+    """One small bar per value."""
     marks = "▁▂▃▄▅▆▇█"
     return "".join(marks[round((v - low) / (high - low) * 7) if high > low else 0] for v in values)

@@ -1,4 +1,4 @@
-"""What a smaller model newly gets wrong, and what names and pronouns do to it: in words and as tables."""
+"""Regressions of the smaller model, and its sensitivity to names and pronouns, as sentences and tables."""
 
 from __future__ import annotations
 
@@ -7,44 +7,50 @@ from probescale.recovery.regressions import Regressions
 from probescale.report.table import Table
 
 
-def regression_sentence(changed: Regressions) -> str:
-    rows = changed.slices[0].rows
+def regression_sentence(regressions: Regressions) -> str:
+    """How often both models agree, and how many rows became wrong or right."""
+    rows = regressions.slices[0].rows
     return (
-        f"The smaller model says what the original says on {changed.agreement:.1%} of the {rows:,} dev rows. "
-        f"{changed.newly_wrong:,} rows are newly wrong and {changed.newly_right:,} newly right (regressions.json)."
+        f"The smaller model and the original agree on {regressions.agreement:.1%} of the {rows:,} dev rows. "
+        f"{regressions.newly_wrong:,} rows are newly wrong and {regressions.newly_right:,} newly right "
+        "(regressions.json)."
     )
 
 
-def regression_table(changed: Regressions) -> Table:
+def regression_table(regressions: Regressions) -> Table:
+    """Both models on parts of the dev set."""
     rows = tuple(
         (
-            one.name,
-            f"{one.rows:,}",
-            f"{one.original:.1%}",
-            f"{one.small:.1%}",
-            f"{one.newly_wrong:,}",
-            f"{one.newly_right:,}",
+            part.name,
+            f"{part.rows:,}",
+            f"{part.original:.1%}",
+            f"{part.small:.1%}",
+            f"{part.newly_wrong:,}",
+            f"{part.newly_right:,}",
         )
-        for one in changed.slices
+        for part in regressions.slices
     )
-    header = ("rows of dev", "count", "original right", "smaller right", "newly wrong", "newly right")
+    header = ("dev rows", "count", "original right", "smaller right", "newly wrong", "newly right")
     return Table("What became worse", header, rows)
 
 
 def bias_sentence(bias: Bias) -> str:
-    pairs = sum(one.pairs for one in bias.small)
-    was, now = (sum(one.changed * one.pairs for one in part) / pairs for part in (bias.original, bias.small))
+    """How often a name or pronoun alone changes the prediction of each model."""
+    pairs = sum(effect.pairs for effect in bias.small)
+    original, small = (sum(e.changed * e.pairs for e in effects) / pairs for effects in (bias.original, bias.small))
     return (
-        f"Of {pairs} pairs of sentences that differ only in a name or pronoun, the smaller model answers {now:.1%} "
-        f"differently, the original {was:.1%}. A sign, not a proof: the sentences are few, and not of your domain."
+        f"Of {pairs} pairs of sentences that differ only in a name or pronoun, the smaller model predicts different "
+        f"labels for {small:.1%}, the original for {original:.1%}. This is a hint, not a proof: the sentences are "
+        "few, and not from your domain."
     )
 
 
 def bias_table(bias: Bias) -> Table:
+    """Changed labels and shifted probabilities, by what differs in a pair."""
     rows = tuple(
-        (one.kind, str(one.pairs), *(f"{value:.1%}" for value in (was.changed, one.changed, was.shift, one.shift)))
-        for was, one in zip(bias.original, bias.small, strict=True)
+        (small.kind, str(small.pairs), *(f"{v:.1%}" for v in (whole.changed, small.changed, whole.shift, small.shift)))
+        for whole, small in zip(bias.original, bias.small, strict=True)
     )
-    header = ("pairs that differ in", "count", "original: answer changes", "smaller: answer changes",
+    header = ("pairs that differ in", "count", "original: label changes", "smaller: label changes",
               "original: mean shift", "smaller: mean shift")  # fmt: skip
     return Table("Names and pronouns", header, rows)

@@ -1,4 +1,4 @@
-"""The page of one run: what was asked, what was kept, what it costs, can I trust it."""
+"""report.html of one run: its budget, the kept layers, what they cost, and how far to trust the result."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def run_page(
     changed: Regressions | None = None,
     bias: Bias | None = None,
 ) -> str:
-    """`parameters`: of the model that layers are cut from, as small as it was made beside them."""
+    """The page as HTML. `parameters`: of the model that layers are removed from, after shrinking its other parts."""
     metric = result.metric.replace("_", " ")
     models = {"original": result.original, f"ProbeScale ({result.strategy})": result.subnetwork, **result.compared}
     chosen = result.subnetwork
-    measured = {one.kept: one.value for one in models.values()}
+    measured = {model.kept: model.value for model in models.values()}
     return render(
         Page(
             title=f"ProbeScale: {result.task}",
@@ -48,15 +48,15 @@ def run_page(
             cards=[
                 (
                     f"{result.original.params / chosen.params:.1f} times",
-                    "fewer parameters, embeddings and head counted",
+                    "fewer parameters, embeddings and head included",
                 ),
                 ("" if result.retention is None else f"{result.retention:.1%}", f"of the original's {metric} kept"),
                 (f"{100 * chosen.value:.2f}", f"{metric} on {result.split} ({result.examples:,} examples)"),
                 (format_layers(selection.kept), f"layers kept of {scores.layers}"),
             ],
-            rows=[_row(name, one, answer=one is chosen) for name, one in models.items()],
+            rows=[_row(name, model, answer=model is chosen) for name, model in models.items()],
             columns=[(key, title or metric, kind) for key, title, kind in COLUMNS],
-            bars="95 % over resampled dev examples.",
+            bars="95 %, from resampling the dev examples.",
             places=[explorer_entry(result.task, scores, result.strategy, selection.kept, metric, measured, parameters)],
             changed=_changed(changed),
             notes=[*_notes(scores, selection, result), *([bias_sentence(bias)] if bias else [])],
@@ -66,37 +66,38 @@ def run_page(
 
 
 def _lead(selection: Selection, result: RunResult, metric: str) -> list[str]:
-    small, whole = result.subnetwork, result.original
-    rivals = {name: one for name, one in result.compared.items() if one.params <= small.params * 1.01}
+    """The result in one or two sentences."""
+    small, original = result.subnetwork, result.original
+    rivals = {name: other for name, other in result.compared.items() if other.params <= small.params * 1.01}
     best = max(rivals, key=lambda name: rivals[name].value, default=None)
-    said = [
-        f"Asked for: {selection.budget}. Kept: layers {format_layers(selection.kept)}, {small.params:,} of "
-        f"{whole.params:,} parameters. After training back, {metric} is {100 * small.value:.2f}; the original reaches "
-        f"{100 * whole.value:.2f} with the same data."
+    sentences = [
+        f"Budget: {selection.budget}. Kept: layers {format_layers(selection.kept)}, {small.params:,} of "
+        f"{original.params:,} parameters. After fine-tuning, {metric} is {100 * small.value:.2f}; the original reaches "
+        f"{100 * original.value:.2f} with the same data."
     ]
     if best is not None:
         other = rivals[best]
         near = small.interval[0] <= other.value <= small.interval[1]
         how = "no clear difference" if near else "clearly less" if other.value < small.value else "clearly more"
-        said.append(f"The best of the compared methods at this size, {best}, reaches {100 * other.value:.2f}: {how}.")
-    return said
+        sentences.append(f"The best compared method at this size, {best}, reaches {100 * other.value:.2f}: {how}.")
+    return sentences
 
 
-def _row(name: str, one: EvaluatedModel, *, answer: bool) -> dict[str, Any]:
+def _row(name: str, model: EvaluatedModel, *, answer: bool) -> dict[str, Any]:
     return {
         "model": "",
         "method": name,
         "budget": "",
-        "layers": format_layers(one.kept),
-        "params": one.params,
-        "total": one.ratio_total,
-        "of_layers": one.ratio_layers,
-        "value": one.value,
-        "low": one.interval[0],
-        "high": one.interval[1],
-        "interval": f"{100 * one.interval[0]:.1f} to {100 * one.interval[1]:.1f}",
-        "retention": one.retention,
-        "speed": f"{one.speedup:.2f}x",
+        "layers": format_layers(model.kept),
+        "params": model.params,
+        "total": model.ratio_total,
+        "of_layers": model.ratio_layers,
+        "value": model.value,
+        "low": model.interval[0],
+        "high": model.interval[1],
+        "interval": f"{100 * model.interval[0]:.1f} to {100 * model.interval[1]:.1f}",
+        "retention": model.retention,
+        "speed": f"{model.speedup:.2f}x",
         "answer": answer,
     }
 
@@ -110,24 +111,24 @@ def _changed(changed: Regressions | None) -> dict[str, Any] | None:
 def _notes(scores: ProbeScores, selection: Selection, result: RunResult) -> list[str]:
     notes = [
         f"Every model was fine-tuned with the same recipe: {result.recipe}.",
-        f"The figures are of {result.split}, which took no part in probing, selection or training. Intervals come from "
-        "resampling its examples; another training seed can move a figure as well.",
-        "The cut was proved before training: it answers as the original with the other layers skipped. The saved "
-        "folder was loaded by stock transformers in a fresh process, and answers the same.",
+        f"The figures are from {result.split}, which was not used for probing, selection or training. Intervals come "
+        "from resampling its examples; another training seed can change a figure as well.",
+        "The cut was proved before training: its outputs equal those of the original with the other layers skipped. "
+        "The saved folder was loaded by stock transformers in a fresh process, and gives the same outputs.",
     ]
     if selection.reason:
-        notes.append(f"Why these layers. {selection.reason}")
+        notes.append(f"Why these layers: {selection.reason}")
     if selection.certainty:
-        notes.append(f"How sure the choice of layers is. {selection.certainty.sentence()}")
+        notes.append(f"How certain the choice of layers is: {selection.certainty.sentence()}")
     return [*notes, *(note.replace("`", "") for note in probe_notes(scores))]
 
 
 def _record(result: RunResult) -> list[tuple[str, str]]:
-    made = result.provenance
+    provenance = result.provenance
     return [
-        ("command", str(made["command"])),
-        ("model", f"{made['model']} (sha256 {made['model_sha256'][:16]})"),
-        *((f"data, {name}", f"sha256 {sha[:16]}") for name, sha in made["data_sha256"].items()),
-        ("seed", str(made["seed"])),
-        ("versions", ", ".join(f"{name} {number}" for name, number in made["versions"].items())),
+        ("command", str(provenance["command"])),
+        ("model", f"{provenance['model']} (sha256 {provenance['model_sha256'][:16]})"),
+        *((f"data, {name}", f"sha256 {sha[:16]}") for name, sha in provenance["data_sha256"].items()),
+        ("seed", str(provenance["seed"])),
+        ("versions", ", ".join(f"{name} {number}" for name, number in provenance["versions"].items())),
     ]

@@ -1,4 +1,4 @@
-"""One table, shown in the terminal (rich) or written as Markdown."""
+"""A table for the terminal (rich), Markdown, JSON and LaTeX."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from probescale.report.escaping import escape_markdown
 
 
 def format_interval(low: str, high: str) -> str:
-    """
+    """An interval from one number to another.
+
     >>> format_interval("80.1", "82.3"), format_interval("-3.1", "4.2")
     ('80.1-82.3', '-3.1 to 4.2')
     """
@@ -20,7 +21,8 @@ def format_interval(low: str, high: str) -> str:
 
 
 def _escape_latex(text: str) -> str:
-    """
+    """Text without effect as LaTeX markup.
+
     >>> print(_escape_latex("50% of a_b & c"))
     50\\% of a\\_b \\& c
     """
@@ -30,13 +32,16 @@ def _escape_latex(text: str) -> str:
 
 @dataclass(frozen=True)
 class Table:
+    """Rows of text under a header."""
+
     title: str
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    strong: frozenset[int] = frozenset()  # rows to point out
-    words: int = 1  # leading columns of words; the others are numbers
+    strong: frozenset[int] = frozenset()  # numbers of highlighted rows
+    words: int = 1  # number of leading columns with words; the others hold numbers
 
     def rich(self) -> RichTable:
+        """For the terminal."""
         table = RichTable(
             title=self.title,
             title_justify="left",
@@ -52,16 +57,18 @@ class Table:
         return table
 
     def json(self) -> str:
+        """A list with one object per row."""
         return json.dumps([dict(zip(self._one_line_header(), row, strict=True)) for row in self.rows], indent=2)
 
     def markdown(self) -> str:
+        """Highlighted rows are bold."""
         align = [":--" if i < self.words else "--:" for i in range(len(self.header))]
         head, *cells = ([escape_markdown(cell) for cell in row] for row in (self._one_line_header(), *self.rows))
         rows = [[f"**{cell}**" if i in self.strong and cell else cell for cell in row] for i, row in enumerate(cells)]
         return "\n".join("| " + " | ".join(row) + " |" for row in [head, align, *rows])
 
     def latex(self) -> str:
-        """With booktabs; rows that are pointed out in bold."""
+        """With booktabs; highlighted rows are bold."""
         align = "".join("l" if i < self.words else "r" for i in range(len(self.header)))
         lines = [" & ".join(map(_escape_latex, self._one_line_header())) + r" \\", r"\midrule"]
         for i, row in enumerate(self.rows):
@@ -80,7 +87,8 @@ class Table:
 
 
 def format_duration(seconds: float) -> str:
-    """
+    """A duration in the unit that suits it.
+
     >>> format_duration(42.3), format_duration(600), format_duration(36_000)
     ('42 s', '10 min', '10.0 h')
     """

@@ -1,4 +1,4 @@
-"""What the tables of a run say."""
+"""Tables of a run, a selection, a search for the smallest model, and a calibration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BARS = "▁▂▃▄▅▆▇█"
 
 
 def layer_table(scores: ProbeScores, kept: Sequence[int] = ()) -> Table:
-    """Every layer: each probe's score, the relevance, and whether it is kept."""
+    """Every layer's probe scores and relevance, and whether it is kept."""
     low, high = min(scores.relevance), max(scores.relevance)
     header = (
         "layer",
@@ -39,34 +39,35 @@ def layer_table(scores: ProbeScores, kept: Sequence[int] = ()) -> Table:
 
 
 def _marks(scores: ProbeScores, layer: int) -> dict[str, str]:
-    """A star behind the score of a probe that did not converge."""
+    """A star for every probe that did not converge at this layer."""
     return {n: "" if p.converged is None or p.converged[layer - 1] else "*" for n, p in scores.probes.items()}
 
 
 def comparison_table(result: RunResult) -> Table:
-    """The original, the subnetwork and the baselines: what was kept and what it cost."""
+    """The original, the subnetwork and the compared strategies: sizes and metrics."""
     metric = result.metric.replace("_", " ")
     header = ("model", "layers\nkept", "parameters", "of\ntotal", "of\nlayers", metric, "95%\ninterval", "retention")
-    rows = [_measured_row("original", result.original), _measured_row("ProbeScale", result.subnetwork)]
-    rows += [_measured_row(name, measured) for name, measured in result.compared.items()]
+    rows = [_model_row("original", result.original), _model_row("ProbeScale", result.subnetwork)]
+    rows += [_model_row(name, model) for name, model in result.compared.items()]
     title = f"{result.task}: {metric} on {result.split}, {result.examples:,} examples; ProbeScale: {result.strategy}"
     return Table(title, header, tuple(rows), frozenset({1}), words=2)
 
 
-def _measured_row(name: str, measured: EvaluatedModel) -> tuple[str, ...]:
+def _model_row(name: str, model: EvaluatedModel) -> tuple[str, ...]:
     return (
         name,
-        format_layers(measured.kept),
-        f"{measured.params:,}",
-        f"{measured.ratio_total:.1%}",
-        f"{measured.ratio_layers:.1%}",
-        f"{100 * measured.value:.2f}",
-        format_interval(*(f"{100 * end:.1f}" for end in measured.interval)),
-        "" if measured.retention is None else f"{measured.retention:.1%}",
+        format_layers(model.kept),
+        f"{model.params:,}",
+        f"{model.ratio_total:.1%}",
+        f"{model.ratio_layers:.1%}",
+        f"{100 * model.value:.2f}",
+        format_interval(*(f"{100 * end:.1f}" for end in model.interval)),
+        "" if model.retention is None else f"{model.retention:.1%}",
     )
 
 
 def selection_table(selection: Selection) -> Table:
+    """One selection, as facts."""
     rows = [
         ("strategy", selection.strategy),
         ("budget", selection.budget),
@@ -85,26 +86,27 @@ def selection_table(selection: Selection) -> Table:
 
 
 def search_table(search: SmallestSearch) -> Table:
-    """What a search for the smallest model trained, in that order."""
+    """Every subnetwork that the search trained, in that order."""
     rows = [
         (
-            format_layers(trial.kept),
-            f"{trial.params:,}",
-            "" if trial.expected is None else f"{100 * trial.expected:.2f}",
-            f"{100 * trial.value:.2f}",
-            "" if trial.retention is None else f"{trial.retention:.1%}",
-            "yes" if trial.enough else "no",
+            format_layers(step.kept),
+            f"{step.params:,}",
+            "" if step.expected is None else f"{100 * step.expected:.2f}",
+            f"{100 * step.value:.2f}",
+            "" if step.retention is None else f"{step.retention:.1%}",
+            "yes" if step.enough else "no",
         )
-        for trial in search.trials
+        for step in search.trials
     ]
-    chosen = frozenset(number for number, trial in enumerate(search.trials) if trial.kept == search.answer)
+    chosen = frozenset(number for number, step in enumerate(search.trials) if step.kept == search.answer)
     header = ("layers kept", "parameters", "expected", "measured", "retention", "enough")
-    title = f"The smallest that keeps {100 * search.keep:.4g} % of the original's metric"
+    title = f"The smallest model that keeps {100 * search.keep:.4g} % of the original's metric"
     return Table(title, header, tuple(rows), chosen)
 
 
 def search_notes(search: SmallestSearch) -> list[str]:
-    answer = next(trial for trial in search.trials if trial.kept == search.answer)
+    """The outcome of the search in sentences."""
+    answer = next(step for step in search.trials if step.kept == search.answer)
     original = search.trials[0]
     if answer is original:
         first = f"No smaller subnetwork keeps {search.keep:.1%}: the model is the original, fine-tuned."
@@ -116,20 +118,25 @@ def search_notes(search: SmallestSearch) -> list[str]:
         )
     notes = [first]
     if not search.bracketed:
-        notes.append("One layer less was not measured.")
+        notes.append("The next smaller candidate was not trained.")
     if search.held_out_error:
         errors = ", ".join(
             f"{name.replace('_', '-')} {100 * error:.2f}" for name, error in search.held_out_error.items()
         )
-        notes.append(f"Held-out error of the laws through the probes' accuracy, in points: {errors}.")
+        notes.append(f"Held-out error of the scaling laws fitted to probe accuracy, in points: {errors}.")
     return notes
 
 
-def calibration_table(learnt: Calibration) -> Table:
-    rows = [(name, f"{weight:.4f}") for name, weight in learnt.weights.items()]
-    errors = {"these weights": learnt.error, "equal weights": learnt.error_uniform, "their mean": learnt.error_mean}
+def calibration_table(calibration: Calibration) -> Table:
+    """Learned probe weights, and their error next to simpler weights."""
+    rows = [(name, f"{weight:.4f}") for name, weight in calibration.weights.items()]
+    errors = {
+        "these weights": calibration.error,
+        "equal weights": calibration.error_uniform,
+        "a constant prediction": calibration.error_mean,
+    }
     rows += [(f"error with {name}", f"{100 * error:.2f}") for name, error in errors.items()]
-    if not learnt.informative:
-        rows.append(("note", "no probe rises with what was measured: the weights are equal"))
-    title = f"Weights from {learnt.points} measured subnetworks; errors are left-one-out, in points"
+    if not calibration.informative:
+        rows.append(("note", "no probe rises with the measured values: the weights are equal"))
+    title = f"Weights from {calibration.points} measured subnetworks; errors are leave-one-out, in points"
     return Table(title, ("probe", "weight"), tuple(rows))

@@ -1,4 +1,4 @@
-"""report.html: one file that needs nothing else. The data stand in it as JSON, and become text, never markup."""
+"""report.html: one self-contained file. Its data are embedded as JSON and become text, never markup."""
 
 from __future__ import annotations
 
@@ -20,36 +20,37 @@ from probescale.selection.evidence import Evidence
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
 
-Column = tuple[str, str, str]  # key of a row, title, kind: word, count, points, percent or plain
+Column = tuple[str, str, str]  # key in a row, title, format: word, count, points, percent or plain
 NEEDS = {"flow": "flow", "blocks": "subnetworks", "search": "subnetworks"}  # what a strategy reads, in the scores
 
 
 class Page(NamedTuple):
-    """What page.js shows; every list in the order in which it is shown."""
+    """What page.js shows, from top to bottom."""
 
     title: str
-    lead: Sequence[str]  # sentences
-    cards: Sequence[tuple[str, str]]  # a figure, and what it is
+    lead: Sequence[str]  # sentences that sum up the result
+    cards: Sequence[tuple[str, str]]  # a figure and its caption
     rows: Sequence[Mapping[str, Any]]
     columns: Sequence[Column]
-    bars: str  # what the bars in the chart are
-    places: Sequence[Mapping[str, Any]]  # a model on a task, to explore
+    bars: str  # what the error bars in the chart mean
+    places: Sequence[Mapping[str, Any]]  # explorer entries: one per model and task
     notes: Sequence[str]
     record: Sequence[tuple[str, str]]
-    changed: Mapping[str, Any] | None = None  # what became worse
+    changed: Mapping[str, Any] | None = None  # regressions of the smaller model
 
 
 def render(page: Page) -> str:
+    """The page as HTML."""
     parts = files("probescale.report.page")
     text = parts.joinpath("page.html").read_text(encoding="utf-8")
-    # JSON inside of HTML: a < must not be able to end the script.
+    # JSON inside HTML: a < in the data must not end the script element.
     data = json.dumps(page._asdict(), ensure_ascii=False, allow_nan=False).replace("<", "\\u003c")
     script = parts.joinpath("page.js").read_text(encoding="utf-8")
     for mark, content in {
-        "/*HASH*/": f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}",  # no other script is run
+        "/*HASH*/": f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}",  # of the only script that may run
         "/*STYLE*/": parts.joinpath("page.css").read_text(encoding="utf-8"),
         "/*SCRIPT*/": script,
-        "/*DATA*/": data,  # last: it may contain the other marks
+        "/*DATA*/": data,  # last: the data may contain the other marks
     }.items():
         text = text.replace(mark, content, 1)
     return text
@@ -64,7 +65,7 @@ def explorer_entry(
     measured: Mapping[Subset, float],
     parameters: Parameters | None = None,
 ) -> dict[str, Any]:
-    """One model on one task: the probes, and what every method that has what it needs would keep."""
+    """One model on one task, to explore: its probes, and what every strategy with enough evidence would keep."""
     probed = scores.subnetworks
     expected = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
     evidence = Evidence.from_scores(scores)
@@ -88,8 +89,8 @@ def explorer_entry(
         "k": len(kept),
         "chosen": strategy,
         "metric": metric,
-        "how": "what a probe at its end reaches before any training",
-        "probed": "Bands: 95 % over held-out examples.",
+        "how": "probe accuracy of this subnetwork before training",
+        "probed": "Bands: 95 % intervals over held-out examples.",
         "probes": probes,
         "methods": methods,
     }
@@ -106,21 +107,21 @@ def _choices(
     expected: Mapping[Subset, float],
     measured: Mapping[Subset, float],
 ) -> list[dict[str, Any]]:
-    """For every number of layers; those that the method cannot choose are left out."""
-    found = []
+    """The strategy's choice for every number of layers; where it has none, the number is left out."""
+    choices = []
     for k in range(1, evidence.layers + 1):
         try:
-            one = select(evidence, Constraints(parse_budget(k=k), parameters), strategy)
+            selection = select(evidence, Constraints(parse_budget(k=k), parameters), strategy)
         except UserError:
-            continue  # not probed, or nothing to choose by
-        found.append(
+            continue  # this strategy cannot choose k layers from the evidence
+        choices.append(
             {
                 "k": k,
-                "kept": one.kept,
-                "params": one.params,
-                "share": one.ratio_total,
-                "expected": expected.get(one.kept),
-                "measured": measured.get(one.kept),
+                "kept": selection.kept,
+                "params": selection.params,
+                "share": selection.ratio_total,
+                "expected": expected.get(selection.kept),
+                "measured": measured.get(selection.kept),
             }
         )
-    return found
+    return choices

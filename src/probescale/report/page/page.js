@@ -3,7 +3,7 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const at = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 
-// Text always becomes text: nothing that a model, a label or a file is called can turn into markup.
+// Untrusted text (names of models, labels, files) always becomes text nodes, never markup.
 function make(name, attributes = {}, ...children) {
   const node = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
@@ -78,7 +78,7 @@ function explore() {
       ["parameters", count(found.params) + (found.share === null ? "" : " (" + percent(found.share) + " of the original)")],
       ["expected " + here.metric, found.expected === null ? "not known" : points(found.expected) + " (" + here.how + ")"],
       ["measured " + here.metric, found.measured === null ? "not trained" : points(found.measured)],
-    ] : [["", "this method keeps no " + k + " layers here"]];
+    ] : [["", "this method cannot choose " + k + " layers here"]];
     at("figures").replaceChildren(...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
   };
   place.addEventListener("change", methods);
@@ -87,11 +87,11 @@ function explore() {
 }
 
 function scale(values, from, to) {
-  const low = Math.min(...values), high = Math.max(...values), room = high - low || 1;
-  return (value) => from + ((value - low) / room) * (to - from);
+  const low = Math.min(...values), high = Math.max(...values), range = high - low || 1;
+  return (value) => from + ((value - low) / range) * (to - from);
 }
 
-const room = (id) => Math.max(300, Math.min(900, at(id).clientWidth));  // letters stay as large on a phone
+const chartWidth = (id) => Math.max(300, Math.min(900, at(id).clientWidth));  // the font keeps its size on a phone
 
 function frame(width, height, label) {
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label });
@@ -119,7 +119,7 @@ function legend(names) {
 }
 
 function curves(here) {
-  const width = room("curves"), height = 260, svg = frame(width, height, "Scores over layers");
+  const width = chartWidth("curves"), height = 260, svg = frame(width, height, "Scores over layers");
   const every = here.probes.flatMap((probe) => [...probe.scores, ...probe.low, ...probe.high]);
   const y = scale(every, height - 46, 14), x = (layer) => 60 + ((layer - 0.5) / here.layers) * (width - 80);
   grid(svg, every, y, width);
@@ -140,7 +140,7 @@ function curves(here) {
 }
 
 function chart() {
-  const rows = data.rows, width = room("chart"), height = 280, svg = frame(width, height, "Metric against parameters");
+  const rows = data.rows, width = chartWidth("chart"), height = 280, svg = frame(width, height, "Metric against parameters");
   const names = [...new Set(rows.map((row) => row.method))];
   const y = scale(rows.flatMap((row) => [row.low, row.high]), height - 46, 14);
   const x = scale(rows.map((row) => Math.log(row.params)), 100, width - 70);
@@ -149,13 +149,13 @@ function chart() {
     svg.append(draw("text", { x: x(Math.log(size)), y: height - 16, "text-anchor": "middle" }, (size / 1e6).toPrecision(3) + "M"));
   for (const row of rows) {
     const number = names.indexOf(row.method);
-    const here = x(Math.log(row.params)) + 9 * (number - (names.length - 1) / 2);  // models of one size stand side by side
+    const here = x(Math.log(row.params)) + 9 * (number - (names.length - 1) / 2);  // models of the same size are drawn side by side
     svg.append(draw("line", { x1: here, x2: here, y1: y(row.low), y2: y(row.high), stroke: colour(number), opacity: 0.5 }));
     const dot = draw("circle", { class: "dot", cx: here, cy: y(row.value), r: 6, fill: colour(number) });
     tip(dot, `${row.model ? row.model + ", " : ""}${row.method}${row.budget ? ", " + row.budget : ""}: ${points(row.value)} with ${count(row.params)} parameters`);
     svg.append(dot);
   }
-  at("chart").replaceChildren(svg, legend(names), make("p", { class: "legend" }, "Across: parameters, embeddings and head counted (logarithmic). Bars: " + data.bars));
+  at("chart").replaceChildren(svg, legend(names), make("p", { class: "legend" }, "Horizontal: parameters, embeddings and head included (logarithmic). Bars: " + data.bars));
 }
 
 function table() {
@@ -194,7 +194,7 @@ function changed() {
   const rows = (node, titles, values) => node.append(
     make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col", class: "word" }, title)))),
     make("tbody", {}, ...values.map((row) => make("tr", {}, ...row.map((value) => make("td", { class: "word" }, String(value)))))));
-  rows(at("slices"), ["rows of dev", "count", "original right", "smaller right", "newly wrong", "newly right"],
+  rows(at("slices"), ["dev rows", "count", "original right", "smaller right", "newly wrong", "newly right"],
     data.changed.slices.map((one) => [one.name, count(one.rows), percent(one.original), percent(one.small), one.newly_wrong, one.newly_right]));
   rows(at("examples").querySelector("table"), ["row", "right", "original", "smaller", "text"],
     data.changed.examples.map((one) => [one.row, one.right, one.original, one.small, one.text]));
