@@ -63,7 +63,7 @@ def measure_formats(scratch: Path) -> dict[str, Any] | None:
     from probescale.deploy.bench import bench
     from probescale.deploy.evaluation import evaluate_metric
     from probescale.deploy.export import export
-    from probescale.deploy.inference import open_model
+    from probescale.deploy.open_model import open_model
     from probescale.tasks.task import load_task
 
     if not SMALL.exists():
@@ -140,7 +140,7 @@ def _watched(process: subprocess.Popen[bytes]) -> list[int]:
 
 def _share_of_bare(folder: Path, count: int = 2048, rounds: int = 7) -> float:
     """Of the throughput of the plainest loop: batches of 32 as they come. In turn; the median round counts."""
-    from probescale.deploy.inference import open_model
+    from probescale.deploy.open_model import open_model
     from probescale.deploy.predict import predict_lines
     from probescale.deploy.texts import Line
 

@@ -11,10 +11,11 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import AutoConfig
 
 from helpers.sweeps import sweep
-from probescale.deploy import export as exporting
 from probescale.deploy.export import export
-from probescale.deploy.inference import open_model, open_onnx, wrap_pytorch
+from probescale.deploy.formats import onnx as onnx_format
+from probescale.deploy.inference import wrap_pytorch
 from probescale.deploy.onnx import session
+from probescale.deploy.open_model import open_model
 from probescale.errors import ProofFailed, UserError
 from probescale.models.families import FAMILIES, find_family
 from probescale.models.loading import LoadedModel
@@ -67,7 +68,7 @@ def test_every_encoder_family_is_exported_and_answers_the_same(case, tmp_path):
     loaded = saved(model_type, head, tmp_path / "model")
     about = export(str(tmp_path / "model"), tmp_path / "onnx")
     assert about.largest_difference < 1e-4
-    ours, graph = wrap_pytorch(loaded), open_onnx(tmp_path / "onnx", field="MODEL")
+    ours, graph = wrap_pytorch(loaded), open_model(str(tmp_path / "onnx"))
     name = {"none": None, "token": "tags", "regression": "number"}.get(head, "class")
     assert graph.kind is (name and KINDS[name])
     assert graph.labels == ours.labels
@@ -123,7 +124,7 @@ def test_only_graphs_in_eight_bits_have_nodes_of_the_runtimes_own(bert):
 
 
 def test_a_processor_that_dies_of_eight_bits_gets_float32(bert, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(exporting, "can_run", lambda _path: False)
+    monkeypatch.setattr(onnx_format, "can_run", lambda _path: False)
     about = export(str(bert / "model"), tmp_path / "out", int8=True)
     assert not about.int8
     assert open_model(str(tmp_path / "out")).format == "onnx"
@@ -145,9 +146,9 @@ def test_a_graph_that_kills_its_process_is_refused_in_words(bert, tmp_path, monk
 def test_a_graph_that_answers_otherwise_is_not_written(bert, tmp_path, monkeypatch):
     wrong = saved("bert", "sentence", tmp_path / "other")
     wrong.model.get_parameter("classifier.weight").data.mul_(1.5)
-    write = exporting.write_graph
-    monkeypatch.setattr(exporting, "write_graph", lambda _loaded, kind, path, **how: write(wrong, kind, path, **how))
-    with pytest.raises(ProofFailed, match="answers differ"):
+    write = onnx_format.write_graph
+    monkeypatch.setattr(onnx_format, "write_graph", lambda _loaded, kind, path, **how: write(wrong, kind, path, **how))
+    with pytest.raises(ProofFailed, match="outputs differ"):
         export(str(bert / "model"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -157,4 +158,4 @@ def test_a_broken_record_is_refused(bert, tmp_path, cli):
     (tmp_path / "copy" / "probescale.json").write_text("{}")
     done = cli("predict", tmp_path / "copy", bert / "model" / "config.json")
     assert done.code == 2
-    assert "no record of it" in done.err
+    assert "no valid record of its export" in done.err

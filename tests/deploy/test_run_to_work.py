@@ -18,7 +18,7 @@ from transformers import BertModel
 
 from probescale.deploy.bench import BenchResult
 from probescale.deploy.export import export
-from probescale.deploy.inference import open_model
+from probescale.deploy.open_model import open_model
 from probescale.deploy.predict import CHUNK, predict_lines
 from probescale.deploy.push import push
 from probescale.deploy.tables import bench_sentence, bench_tables

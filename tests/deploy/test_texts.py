@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from probescale.deploy.inference import open_model
+from probescale.deploy.open_model import open_model
 from probescale.deploy.predict import predict_lines
 from probescale.deploy.texts import Format, Line, read_texts
 from probescale.errors import UserError

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from helpers.fuzzing import RNG, answered, fuzz, json_bytes, nonsense, spoilt
-from probescale.deploy.inference import open_model
+from probescale.deploy.open_model import open_model
 from probescale.deploy.predict import predict_lines
 from probescale.deploy.texts import Format, Line, read_texts
 from probescale.tasks.kinds import KINDS

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import strategies as st
 
 from helpers.fuzzing import RNG, answered, fuzz, json_bytes, spoilt, spoilt_json
-from probescale.deploy.inference import open_onnx
+from probescale.deploy.formats import EXPORTERS
+from probescale.deploy.open_model import open_exported
 from probescale.models.sentence_encoder import check_modules
 from probescale.models.subsets import all_contiguous_blocks, parse_layers
 from probescale.probing.score_files import load_scores
@@ -82,7 +83,14 @@ STUDY: dict[str, Any] = {
 RECORD = {
     "parent": "x",
     "max_length": 8,
-    "onnx": {"kind": "class", "labels": ["a", "b"], "longest": 8, "inputs": ["input_ids"], "int8": False},
+    "onnx": {
+        "kind": "class",
+        "labels": ["a", "b"],
+        "longest": 8,
+        "inputs": ["input_ids"],
+        "int8": False,
+        "largest_difference": 0.0,
+    },
 }
 MODULES = [
     {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
@@ -178,7 +186,7 @@ def test_cells_of_studies(study, rng, name):
 def test_records_of_models(folder, rng):
     (folder / "probescale.json").write_bytes(spoilt_json(rng, RECORD))
     (folder / "modules.json").write_bytes(spoilt_json(rng, MODULES))
-    answered(lambda: open_onnx(folder, field="MODEL"))
+    answered(lambda: open_exported(folder, EXPORTERS["onnx"], field="MODEL"))
     answered(lambda: check_modules(folder))
 
 

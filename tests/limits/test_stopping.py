@@ -25,7 +25,7 @@ def texts(tmp_path):
 STOPS = {
     "predict": ("probescale.deploy.predict.run_in_parts", "{texts}", "--out", "{out}"),
     "extract": ("probescale.pipeline.cut.prove_folder", "--keep", "1,2", "--out", "{out}"),
-    "export": ("probescale.deploy.export.write_graph", "--out", "{out}"),
+    "export": ("probescale.deploy.formats.onnx.write_graph", "--out", "{out}"),
     "bench": ("probescale.deploy.model_process.ModelProcess.about",),
 }
 

@@ -25,35 +25,24 @@ if TYPE_CHECKING:
 Model = Annotated[str, typer.Argument(help="Run folder, model folder, folder of an export, or hub name.")]
 
 
-class Target(str, Enum):
-    onnx = "onnx"
-    gguf = "gguf"
-
-
 @app.command()
 def export(
     model: Model,
-    to: Annotated[Target, typer.Option(help="Format.")] = Target.onnx,
+    to: Annotated[str, typer.Option(help="Format; see `probescale list exporters`.")] = "onnx",
     int8: Annotated[bool, typer.Option("--int8", help="Weights as 8-bit numbers: smaller and faster on CPUs.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder to write.", show_default="MODEL-onnx, MODEL-int8")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder to write.", show_default="MODEL-FORMAT, MODEL-int8")] = None,
     tolerance: Annotated[
         float, typer.Option(min=0, max=1, help="What the task's metric may lose, as a share: 0.01 is a point.")
     ] = 0.01,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a model as ONNX with its tokenizer; compared with the PyTorch model before it is kept."""
-    if to is Target.gguf:
-        raise UserError(
-            "GGUF is not written here",
-            field="--to",
-            hint="a decoder's folder is read by llama.cpp: python convert_hf_to_gguf.py FOLDER",
-        )
+    """Write a model in another format, such as ONNX; it is compared with the PyTorch model before it is kept."""
     with quick_imports():
         from probescale.deploy.export import export as write
         from probescale.deploy.tables import export_lines
-    folder = out or Path(f"{model.rstrip('/')}-{'int8' if int8 else 'onnx'}")
-    about = write(model, folder, int8=int8, tolerance=tolerance, overwrite=overwrite)
-    for line in export_lines(about, folder):
+    folder = out or Path(f"{model.rstrip('/')}-{'int8' if int8 else to}")
+    about = write(model, folder, to, int8=int8, tolerance=tolerance, overwrite=overwrite)
+    for line in export_lines(about, to, folder):
         show(line)
 
 
@@ -122,7 +111,7 @@ def predict(
     if out:
         check_output_file(out)
     with quick_imports():
-        from probescale.deploy.inference import open_model
+        from probescale.deploy.open_model import open_model
         from probescale.deploy.predict import predict_lines
     ready = open_model(model)
     shape = format_ or (Shape.jsonl if out or not sys.stdout.isatty() else Shape.table)

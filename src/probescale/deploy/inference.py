@@ -12,18 +12,15 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from probescale.errors import UserError
-from probescale.models.config_reading import read_folder_config
 from probescale.models.family import Family
 from probescale.models.heads import detect_head
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.memory import BatchSplitter
 from probescale.models.surgery import METADATA_FILE
-from probescale.models.tokenizers import load_tokenizer
 from probescale.tasks.kinds import Kind, find_kind, kind_for_head
 from probescale.utils.files import read_json
 
-GRAPH = "model.onnx"
+RunBatch = Callable[[dict[str, np.ndarray]], np.ndarray]  # a padded batch -> (texts, labels) or (texts, tokens, labels)
 STATES = "states"  # in the record of a model without a head, in place of a kind of task
 LONGEST = 512  # tokens, where neither model nor tokenizer has a limit
 
@@ -33,12 +30,12 @@ class InferenceModel:
     """A model with its tokenizer, and a function that runs a batch."""
 
     name: str
-    format: str  # pytorch, onnx, onnx int8
-    kind: Kind | None  # of the task that it answers; None: it has no head, and gives states
+    format: str  # pytorch, or that of its export: onnx, onnx int8
+    kind: Kind | None  # of the task that it was trained for; None: it has no head, and gives states
     labels: tuple[str, ...]  # of classes or tags
     tokenizer: PreTrainedTokenizerBase
     max_length: int  # tokens that the model can read
-    run: Callable[[dict[str, np.ndarray]], np.ndarray]  # a padded batch -> (texts, labels), or (texts, tokens, labels)
+    run: RunBatch
     folder: Path | None = None  # with the weights; None for a model of the hub
     trained_length: int | None = None  # tokens after which training cut its texts
 
@@ -68,17 +65,6 @@ def run_in_parts(
     return np.concatenate(portions.run(texts, batch["input_ids"].shape[1], work))
 
 
-def open_model(source: str, *, field: str = "MODEL") -> InferenceModel:
-    """Open a run's folder, a model folder, a folder that `export` wrote, or a model of the hub."""
-    folder = Path(source)
-    folder = folder / "model" if (folder / "model" / "config.json").is_file() else folder
-    return (
-        open_onnx(folder, field=field)
-        if (folder / GRAPH).is_file()
-        else wrap_pytorch(load_pytorch(folder, source, field))
-    )
-
-
 def load_pytorch(folder: Path, source: str, field: str) -> LoadedModel:
     """Load the weights of a folder; where there is none, of the hub's model of that name."""
     return load_as_saved(str(folder) if folder.exists() else source, field=field)
@@ -87,8 +73,8 @@ def load_pytorch(folder: Path, source: str, field: str) -> LoadedModel:
 def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
     """A loaded PyTorch model, ready for inference."""
     folder = Path(loaded.source) if Path(loaded.source).is_dir() else None
-    record = read_json(folder / METADATA_FILE, field="MODEL") if folder and (folder / METADATA_FILE).is_file() else {}
-    kind, fields = detect_kind(loaded, record), input_names(loaded)
+    metadata = read_json(folder / METADATA_FILE, field="MODEL") if folder and (folder / METADATA_FILE).is_file() else {}
+    kind, fields = detect_kind(loaded, metadata), input_names(loaded)
     traceable = TraceableModel(loaded.model, loaded.family, kind, fields).eval()
 
     def run(batch: dict[str, np.ndarray]) -> np.ndarray:
@@ -96,42 +82,24 @@ def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
             values = [torch.from_numpy(batch[name]).to(loaded.model.device) for name in fields]
             return traceable(*values).float().cpu().numpy()
 
-    limit = limit_length(loaded.tokenizer, loaded.family.longest_input(loaded.model.config))
-    labels = label_names(loaded, kind)
     return InferenceModel(
-        loaded.source, "pytorch", kind, labels, loaded.tokenizer, limit, run, folder, record.get("max_length")
+        name=loaded.source,
+        format="pytorch",
+        kind=kind,
+        labels=label_names(loaded, kind),
+        tokenizer=loaded.tokenizer,
+        max_length=limit_length(loaded.tokenizer, loaded.family.longest_input(loaded.model.config)),
+        run=run,
+        folder=folder,
+        trained_length=metadata.get("max_length"),
     )
 
 
-def open_onnx(folder: Path, *, field: str) -> InferenceModel:
-    """The graph of an exported folder, ready for inference."""
-    from probescale.deploy.onnx.session import open_session
-
-    record = read_json(folder / METADATA_FILE, field=field)
-    try:
-        about = record["onnx"]
-        name, labels, limit, fields = about["kind"], tuple(about["labels"]), about["longest"], about["inputs"]
-        int8 = bool(about["int8"])
-    except (KeyError, TypeError) as error:
-        raise UserError(
-            f"{folder} has a graph but no record of it", field=field, hint="export it with `probescale export`"
-        ) from error
-    kind = None if name == STATES else find_kind(name, field=field)
-    tokenizer = load_tokenizer(folder, read_folder_config(folder, field=field), field=field)
-    session = open_session(folder / GRAPH, int8=int8)
-
-    def run(batch: dict[str, np.ndarray]) -> np.ndarray:
-        return np.asarray(session.run(None, {name: batch[name] for name in fields})[0])
-
-    form = "onnx int8" if int8 else "onnx"
-    return InferenceModel(str(folder), form, kind, labels, tokenizer, limit, run, folder, record.get("max_length"))
-
-
-def detect_kind(loaded: LoadedModel, record: dict[str, Any]) -> Kind | None:
-    """The kind of task that the model was trained for; if its record names none, the first kind with its head."""
+def detect_kind(loaded: LoadedModel, metadata: dict[str, Any]) -> Kind | None:
+    """The kind of task that the model was trained for; if its metadata names none, the first kind with its head."""
     head = detect_head(loaded.model, loaded.family)
-    if head != "none" and "kind" in record:
-        return find_kind(record["kind"], field="MODEL")
+    if head != "none" and "kind" in metadata:
+        return find_kind(str(metadata["kind"]), field="MODEL")
     return kind_for_head(head)
 
 

@@ -6,6 +6,7 @@ stopped, they would slow whatever is timed next, up to three times.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import tempfile
@@ -19,12 +20,13 @@ from typing import Any
 import numpy as np
 import psutil
 
-from probescale.deploy.inference import GRAPH, InferenceModel, open_model
+from probescale.deploy.formats import EXPORTERS, detect_exporter
+from probescale.deploy.inference import InferenceModel
+from probescale.deploy.open_model import open_model
 from probescale.errors import UserError
 from probescale.utils.subprocesses import python_command
 
 SERVE = "from probescale.deploy.model_process import serve; serve(sys.argv[1], int(sys.argv[2]))"
-WEIGHTS = (".safetensors", ".onnx", ".data")
 
 
 class ModelProcess:
@@ -77,8 +79,8 @@ def serve(source: str, threads: int) -> None:
     torch.set_num_threads(threads)
     answers, sys.stdout = sys.stdout, sys.stderr  # whatever a library prints is no answer
     say: Callable[[dict[str, Any]], None] = lambda found: print(json.dumps(found), file=answers, flush=True)  # noqa: E731
-    if (Path(source) / GRAPH).is_file():
-        import onnxruntime  # noqa: F401 - a library's memory is not the model's
+    if exporter := detect_exporter(Path(source)):
+        importlib.import_module(exporter.runtime)  # the memory of a library is not the model's
     memory = Memory()
     try:
         with memory.watched():
@@ -86,7 +88,7 @@ def serve(source: str, threads: int) -> None:
     except UserError as error:
         say({"refused": {"message": error.message, "field": error.field, "hint": error.hint}})
         return
-    say({"format": model.format, "longest": model.max_length, "size": size_of(model)})
+    say({"format": model.format, "longest": model.max_length, "size": weights_size(model)})
     batches: dict[tuple[int, int], dict[str, np.ndarray]] = {}
     for line in sys.stdin:
         size, length = map(int, line.split())
@@ -129,8 +131,9 @@ def padded(model: InferenceModel, size: int, length: int) -> dict[str, np.ndarra
     return dict(batch)
 
 
-def size_of(model: InferenceModel) -> int:
-    """Bytes on disk of the weights, with their graph."""
+def weights_size(model: InferenceModel) -> int:
+    """Bytes on disk of the weights, with the graph of an export; 0 for a model of the hub."""
     if model.folder is None:
         return 0
-    return sum(path.stat().st_size for path in Path(model.folder).iterdir() if path.suffix in WEIGHTS)
+    suffixes = {".safetensors", *(suffix for exporter in EXPORTERS.values() for suffix in exporter.suffixes)}
+    return sum(path.stat().st_size for path in model.folder.iterdir() if path.suffix in suffixes)

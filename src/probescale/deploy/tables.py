@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probescale.deploy.bench import BenchResult
-from probescale.deploy.export import ExportRecord
+from probescale.deploy.formats import ExportRecord
 from probescale.deploy.predict import Prediction
 from probescale.report.figure import saved_figure
 from probescale.report.table import Table, format_duration
@@ -15,10 +15,11 @@ from probescale.utils.files import format_size
 SHOWN = 60  # characters of a text in a table
 
 
-def export_lines(about: ExportRecord, out: Path) -> list[str]:
+def export_lines(about: ExportRecord, to: str, out: Path) -> list[str]:
+    """What an export wrote, and how it compares with the PyTorch model."""
     kind = "8-bit weights" if about.int8 else "float32"
     said = [
-        f"{out}: ONNX, {kind}, any batch and any length up to {about.longest} tokens",
+        f"{out}: {to.upper()}, {kind}, any batch and any length up to {about.longest} tokens",
         f"float32 outputs within {about.largest_difference:.1e} of the PyTorch model's",
     ]
     if about.value is not None and about.value_pytorch is not None:

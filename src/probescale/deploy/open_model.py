@@ -1,0 +1,53 @@
+"""open_model(): a saved model, whatever its format, opened for inference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from probescale.deploy.formats import Exporter, ExportRecord, detect_exporter
+from probescale.deploy.inference import STATES, InferenceModel, load_pytorch, wrap_pytorch
+from probescale.errors import UserError
+from probescale.models.config_reading import read_folder_config
+from probescale.models.surgery import METADATA_FILE
+from probescale.models.tokenizers import load_tokenizer
+from probescale.tasks.kinds import find_kind
+from probescale.utils.files import read_json
+
+
+def open_model(source: str, *, field: str = "MODEL") -> InferenceModel:
+    """Open a run's folder, a model folder, a folder that `export` wrote, or a model of the hub."""
+    folder = find_model_folder(Path(source))
+    if exporter := detect_exporter(folder):
+        return open_exported(folder, exporter, field=field)
+    return wrap_pytorch(load_pytorch(folder, source, field))
+
+
+def find_model_folder(folder: Path) -> Path:
+    """The folder of the model in a run's folder; any other folder itself."""
+    return folder / "model" if (folder / "model" / "config.json").is_file() else folder
+
+
+def open_exported(folder: Path, exporter: Exporter, *, field: str) -> InferenceModel:
+    """Open a folder that `export` wrote."""
+    metadata = read_json(folder / METADATA_FILE, field=field)
+    try:
+        record = ExportRecord.model_validate(metadata[exporter.name])
+    except (KeyError, TypeError, ValidationError) as error:
+        raise UserError(
+            f"{folder} has {exporter.file} but no valid record of its export",
+            field=field,
+            hint="export it with `probescale export`",
+        ) from error
+    return InferenceModel(
+        name=str(folder),
+        format=f"{exporter.name} int8" if record.int8 else exporter.name,
+        kind=None if record.kind == STATES else find_kind(record.kind, field=field),
+        labels=record.labels,
+        tokenizer=load_tokenizer(folder, read_folder_config(folder, field=field), field=field),
+        max_length=record.longest,
+        run=exporter.open(folder, record),
+        folder=folder,
+        trained_length=metadata.get("max_length"),
+    )

@@ -1,0 +1,29 @@
+"""Formats are looked up by name; what is not known, or not written here, is refused in one clear message."""
+
+from __future__ import annotations
+
+import pytest
+
+from probescale.deploy.export import export
+from probescale.deploy.formats import EXPORTERS, find_exporter
+from probescale.errors import UserError
+
+
+def test_a_known_format():
+    assert find_exporter("onnx") is EXPORTERS["onnx"]
+
+
+def test_an_unknown_format_is_refused_before_any_work(cli, tmp_path):
+    with pytest.raises(UserError, match='"onx" is not known. Did you mean "onnx"') as refused:
+        export("no-such-model", tmp_path / "out", "onx")
+    assert (refused.value.field, refused.value.hint) == ("--to", f"use one of: {', '.join(sorted(EXPORTERS))}")
+    done = cli("export", "no-such-model", "--to", "onx")
+    assert done.code == 2
+    assert 'Did you mean "onnx"' in done.err
+
+
+def test_gguf_is_left_to_llama_cpp(cli):
+    done = cli("export", "no-such-model", "--to", "gguf")
+    assert done.code == 2
+    assert "--to: GGUF is not written here" in done.err
+    assert "python convert_hf_to_gguf.py FOLDER" in done.err
