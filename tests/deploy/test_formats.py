@@ -14,7 +14,7 @@ def test_a_known_format():
 
 
 def test_an_unknown_format_is_refused_before_any_work(cli, tmp_path):
-    with pytest.raises(UserError, match='"onx" is not known. Did you mean "onnx"') as refused:
+    with pytest.raises(UserError, match=r'"onx" is not known\. Did you mean "onnx"') as refused:
         export("no-such-model", tmp_path / "out", "onx")
     assert (refused.value.field, refused.value.hint) == ("--to", f"use one of: {', '.join(sorted(EXPORTERS))}")
     done = cli("export", "no-such-model", "--to", "onx")
