@@ -248,7 +248,7 @@ def table(name: str, found: dict[Job, dict[str, Any]]) -> str:
         return ""
     by_seed = {each["seed"]: each["accuracy"] for each in whole}
     rows[Job(name, 0, "1x")] = whole  # each time that it was trained
-    lines = ["| model | layers | beside them | parameters | smaller | accuracy | kept |", "|" + " --- |" * 7]
+    lines = ["| model | layers | other parts | parameters | smaller | accuracy | kept |", "|" + " --- |" * 7]
     for job, several in sorted(rows.items(), key=lambda row: _order(row[0], row[1])):
         one, right = several[0], [100 * each["accuracy"] for each in several]
         seeds = ", ".join(f"{each:.1f}" for each in right)
