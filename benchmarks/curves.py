@@ -66,10 +66,11 @@ def study(name: str) -> str:
 def main() -> None:
     shutil.rmtree(FIGURES, ignore_errors=True)
     head = [
-        "<!-- Made by benchmarks/curves.py; run it to write this page again. -->",
+        "<!-- Written by benchmarks/curves.py; run it to write this page again. -->",
         "# What the layers of a real model know",
-        "gte-small (BERT, 12 layers, 384 wide), linear probes, one seed. What the curves show is said in "
-        "[probing](../concepts/probing.md#what-the-curves-show); the numbers with all details are in figures/*.json.",
+        "gte-small (BERT, 12 layers, hidden size 384), linear probes, one seed. "
+        "[Probing](../concepts/probing.md#what-the-curves-show) says what the curves show; `figures/*.json` has all "
+        "numbers.",
     ]
     sections = []
     for name in STUDIES:

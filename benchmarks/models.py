@@ -48,46 +48,16 @@ REAL = {"minilm": "all-MiniLM-L6-v2", "gte-small": "gte-small", "granite": "gran
 WIKITEXT = DATA / "wikitext2_raw" / "wiki.test.raw.gz"
 WINDOW, TOKENS = 1024, 32_768
 PROMPT = "The city of Paris is known for"
+BEGIN = "<!-- from here on written by benchmarks/models.py -->"
 MARK = "<!-- real weights: written by benchmarks/models.py --real -->"
 console = Console(stderr=True)
 
 
 def main() -> None:
-    families = families_section()
-    old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    introduction, _, old = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     real = real_section() if "--real" in sys.argv else old.partition(MARK)[2].strip()
-    PAGE.write_text(f"{INTRODUCTION}\n\n{families}\n\n{MARK}\n\n{real}\n", encoding="utf-8")
-
-
-INTRODUCTION = """<!-- Made by benchmarks/models.py; do not edit. -->
-# Models
-
-`probescale doctor MODEL` answers for your model, `--prove` tries its build, `probescale plan MODEL` counts what every
-number of layers would cost. All three need the config alone.
-
-**What is proved of a cut.** The folder is loaded by stock transformers in a fresh process. There it gives the same
-outputs and the same states after the last layer as the parent with the other blocks bypassed (reordered or repeated
-layers: as the parent's blocks called by hand, each with the arguments it has in the parent); every setting of every
-layer (kind of attention, window, scale) is that of its original; no key is missing or left over; the parameters on disk
-are as many as were predicted; and what is generated with the cache has the logits of one pass without it. Keeping all
-layers reproduces the parent to the bit. `extract` runs this proof every time, writes nothing if it fails, and records
-it in `probescale.json`.
-
-**Budgets.** `--budget` (and `selection.budget`) takes `82M` parameters, `23%` of them, `5x` fewer, `12GFLOPs`, `150MB`
-on disk, `20ms`, and several of these at once; `k` beside them is an upper limit. Parameters count embeddings and head.
-GFLOPs are of one text of `length` tokens, two operations per multiplication, matrix products alone. Megabytes are the
-weights. Milliseconds are measured on this machine when they are asked for: the median of a pass over `batch_size` texts
-of `length` tokens, layer by layer, so that every subset has its own time; they differ from run to run, so a run keeps
-what it measured in `costs.json`. Layers of different sizes are counted one by one.
-
-**Cutting by hand.**
-
-```sh
-probescale extract roberta-large --keep 1-6,23,24 --out small           # any order; a layer may come twice
-probescale extract t5-small --keep 1-4 --keep-decoder 1,2 --out small   # encoder and decoder separately
-probescale extract t5-small --keep 1-4 --encoder-only --out small       # T5EncoderModel
-probescale extract model.gguf --keep 1-20 --out small                   # from GGUF to an ordinary folder
-```"""
+    text = f"{introduction}{BEGIN}\n\n{families_section()}\n\n{MARK}\n\n{real}\n"
+    PAGE.write_text(text, encoding="utf-8")
 
 
 def families_section() -> str:
@@ -102,17 +72,18 @@ def families_section() -> str:
     return "\n\n".join(
         [
             "## Families",
-            "Tiny models with random weights, built from each type's config, with every head that transformers has: "
+            "Tested with tiny random models, built from each type's config, with every head that transformers has: "
             f"{', '.join(f'`{head}`' for head in ('none', 'sentence', 'token', 'regression', 'lm'))} (regression is "
-            "the sentence head with one output; `lm` is causal, of masked tokens, or an encoder-decoder's). Cuts: all "
-            "layers, the first, with gaps, the last, reordered, repeated; of an encoder-decoder both stacks.",
+            "the sentence head with one output; `lm` is a causal, masked or seq2seq language model). Cuts: all "
+            "layers, the first, with gaps, the last, reordered, repeated; for an encoder-decoder both stacks.",
             described.markdown(),
-            "### Found by looking at the model",
-            "Types that nobody described here. Their layers are the one stack of like blocks as long as the config "
-            "says; a notice says so. These were tried; others are as likely to work, and `doctor --prove` tells.",
+            "### Detected families",
+            "Model types without a description here. Their layers are detected: the only stack of modules of one class "
+            "that is as long as the config says. A notice is printed. These types were tested; others are likely to "
+            "work too, and `doctor --prove` tests them.",
             detected.markdown(),
-            "ALBERT and others that run one block of weights as every layer are refused: there is nothing to drop. So "
-            "are models of images and texts, and GPT-2 variants whose attention depends on the layer's number.",
+            "Refused: ALBERT and others that share one set of weights between all layers, because there is nothing to "
+            "drop; models of images and texts; GPT-2 variants whose attention depends on the layer's number.",
             *(["Not proved:\n\n" + "\n".join(failures)] if failures else []),
             f"Versions: {', '.join(f'{name} {number}' for name, number in versions().items())}.",
         ]
