@@ -1,4 +1,4 @@
-"""Tiny models with a tokenizer of every kind, and what is asked of them before and after trimming."""
+"""Tiny models with every kind of tokenizer, and comparisons before and after trimming their vocabularies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def trained(model: Any, trainer: Any, before: Any, normalizer: Any = None) -> di
 
 @functools.cache
 def wordpieces(*specials: str) -> dict[str, int]:
-    """Pieces that are specials, unused places and words, in this order."""
+    """A vocabulary of special tokens, unused tokens and words, in this order."""
     trainer = trainers.WordPieceTrainer(vocab_size=700, special_tokens=[*specials, "[unused0]", "[unused1]"])
     normalizer = normalizers.BertNormalizer()
     model = models.WordPiece(unk_token="[UNK]")  # type: ignore[call-arg]
@@ -96,7 +96,7 @@ def roberta() -> Made:
 
 
 def gpt2() -> Made:
-    """Its only special piece comes last; others are added behind the vocabulary."""
+    """Its only special token comes last; others are added behind the vocabulary."""
     vocab, merges = byte_pairs()
     vocab = vocab | {"<|endoftext|>": len(vocab)}
     tokenizer = transformers.GPT2Tokenizer(vocab=vocab, merges=merges, pad_token="<|pad|>")
@@ -112,7 +112,7 @@ def bart() -> Made:
 
 
 def llama() -> Made:
-    """Special pieces behind all others, and two processors in a row, as in Llama 3."""
+    """Special tokens after all others, and two post-processors, as in Llama 3."""
     vocab, merges = byte_pairs()
     first = len(vocab)
     vocab = vocab | {"<|begin|>": first, "<|end|>": first + 1, "<|pad|>": first + 2}
@@ -132,19 +132,19 @@ def llama() -> Made:
 
 
 def llama2() -> Made:
-    """All merges that make a piece, ranked by the piece, and bytes for what has no piece."""
+    """All merges that make a token, ranked by the token, and bytes for what has no token."""
     scored = unigrams("<unk>", "<s>", "</s>")
     fallback = [f"<0x{byte:02X}>" for byte in range(256)]
-    vocab = {piece: n for n, piece in enumerate([*(p for p, _ in scored[:3]), *fallback, *(p for p, _ in scored[3:])])}
+    vocab = {token: n for n, token in enumerate([*(p for p, _ in scored[:3]), *fallback, *(p for p, _ in scored[3:])])}
     ordinary = [p for p in vocab if p not in fallback and len(p) > 1 and p not in ("<unk>", "<s>", "</s>")]
-    splits = [(piece[:at], piece[at:]) for piece in ordinary for at in range(1, len(piece))]
+    splits = [(token[:at], token[at:]) for token in ordinary for at in range(1, len(token))]
     merges = [(left, right) for left, right in splits if left in vocab and right in vocab]
     tokenizer = transformers.LlamaTokenizer(vocab=vocab, merges=merges, pad_token="</s>", add_bos_token=True)
     return tokenizer, "LlamaForCausalLM", {"bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": True}
 
 
 def t5() -> Made:
-    """The model has more rows than the tokenizer has pieces."""
+    """The model has more embeddings than the tokenizer has tokens."""
     scored = [*unigrams("<pad>", "</s>", "<unk>"), *((f"<extra_id_{n}>", 0.0) for n in reversed(range(10)))]
     tokenizer = transformers.T5Tokenizer(vocab=scored, extra_ids=10)
     ids = {"pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "vocab_size": len(scored) + 28}
@@ -203,7 +203,7 @@ def counted(kind: str) -> Counter[str]:
 
 @functools.cache
 def trimmed(kind: str, room: int | None = None) -> LoadedModel:
-    """With the pieces of the texts; or with so many on top of the least."""
+    """With the tokens of the texts; or with so many more than the required ones."""
     size = None if room is None else least(kind) + room
     return trim_vocabulary(parent(kind), counted(kind), size)
 
@@ -216,8 +216,8 @@ def least(kind: str) -> int:
 
 
 def answers(loaded: LoadedModel, texts: list[str]) -> list[dict[str, torch.Tensor]]:
-    """Everything that is answered to each text, and to all of them padded."""
-    found = []
+    """All outputs for each text, and for all of them as one padded batch."""
+    outputs = []
     for batch in (*texts, texts):
         if loaded.tokenizer.pad_token is None and batch is texts:
             continue
@@ -227,14 +227,14 @@ def answers(loaded: LoadedModel, texts: list[str]) -> list[dict[str, torch.Tenso
         with torch.no_grad():
             output = loaded.model(**inputs, output_hidden_states=True)
         states = output.get("hidden_states") or output["decoder_hidden_states"]
-        found.append({"logits": output["logits"], **{f"state {n}": state for n, state in enumerate(states)}})
-    return found
+        outputs.append({"logits": output["logits"], **{f"state {n}": state for n, state in enumerate(states)}})
+    return outputs
 
 
 def old_numbers(before: LoadedModel, after: LoadedModel) -> list[int]:
-    """The parent's number of every piece, in the order of the new ones."""
+    """The parent's id of every token, in the order of the new ids."""
     vocab = before.tokenizer.get_vocab()
-    return [vocab[piece] for piece, _ in sorted(after.tokenizer.get_vocab().items(), key=lambda entry: entry[1])]
+    return [vocab[token] for token, _ in sorted(after.tokenizer.get_vocab().items(), key=lambda entry: entry[1])]
 
 
 def same_answers(before: LoadedModel, after: LoadedModel, texts: list[str]) -> None:

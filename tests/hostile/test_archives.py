@@ -1,4 +1,4 @@
-"""Wheels and data files that mean harm: one error each, nothing run, nothing written."""
+"""Malicious wheels and data files: one error each, nothing executed, nothing written."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def refused(path: Path, says: str, inner: str = "evil/model") -> None:
     with pytest.raises(UserError, match=says) as error:
         unpack(path, inner, target, field="model.source")
     assert error.value.field == "model.source"
-    left = [one for one in path.parent.rglob("*") if one.is_file()]
-    assert left == [path]  # nothing was written, here or elsewhere
+    files = [file for file in path.parent.rglob("*") if file.is_file()]
+    assert files == [path]  # nothing was written, here or elsewhere
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,19 @@ def test_a_symbolic_link(tmp_path):
     refused(wheel(tmp_path, (link, b"/etc/passwd")), "a link")
 
 
-def test_a_bomb_that_says_its_size(tmp_path, monkeypatch):
+def test_a_zip_bomb_that_declares_its_size(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "ALWAYS_ALLOWED", 1000)
     refused(wheel(tmp_path, ("evil/model/config.json", b"0" * 1_000_000)), r"would unpack to 1\.0 MB")
 
 
-def test_a_bomb_of_many_files(tmp_path, monkeypatch):
+def test_a_zip_bomb_of_many_files(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "ALWAYS_ALLOWED", 1000)
     many = [(f"evil/model/{number}", b"0" * 100_000) for number in range(50)]
     refused(wheel(tmp_path, *many), r"would unpack to 5\.0 MB")
 
 
-def test_a_bomb_that_lies_about_its_size(tmp_path):
-    """It says ten bytes and holds a million: reading stops at ten, and the checksum tells."""
+def test_a_zip_bomb_that_lies_about_its_size(tmp_path):
+    """It declares ten bytes and holds a million: reading stops at ten, and the checksum fails."""
     path = wheel(tmp_path, ("evil/model/config.json", b"0" * 1_000_000))
     true, false = struct.pack("<I", 1_000_000), struct.pack("<I", 10)
     path.write_bytes(path.read_bytes().replace(true, false))
@@ -76,7 +76,7 @@ def test_more_than_the_disk_has(tmp_path, monkeypatch):
     refused(path, "1 B are free")
 
 
-def test_a_file_where_a_folder_has_to_be(tmp_path):
+def test_a_file_where_a_folder_must_be(tmp_path):
     refused(wheel(tmp_path, ("evil/model/a", b""), ("evil/model/a/b", b"")), "cannot be unpacked")
 
 
@@ -87,14 +87,14 @@ def test_a_wheel_that_is_cut_short(tmp_path, cut):
     refused(path, "cannot be unpacked")
 
 
-def test_packed_in_another_way(tmp_path):
+def test_another_compression(tmp_path):
     path = tmp_path / "evil-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("evil/model/config.json", "{}")
     refused(path, "in a compression that wheels do not use")
 
 
-def test_a_gzipped_bomb(tmp_path, monkeypatch):
+def test_a_gzip_bomb(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "ALWAYS_ALLOWED", 1000)
     path = tmp_path / "train.csv.gz"
     path.write_bytes(gzip.compress(b"text,label\n" + b"a,b\n" * 250_000))
@@ -120,7 +120,7 @@ def test_a_parquet_file_with_more_rows_than_bytes(tmp_path):
 
 
 def test_an_arrow_file_that_points_beyond_itself(tmp_path):
-    """The text says that it ends far behind the file; the library would read what lies there."""
+    """The offsets say that a text ends far behind the file; the library would read that memory."""
     path = tmp_path / "train.arrow"
     table = pa.table({"text": ["abc", "defg"]})
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
@@ -154,8 +154,8 @@ def test_half_a_character(tmp_path):
     assert read_columns(str(path), None, {"text": "text"}, field="task.train") == {"text": ["whole \U0001f600"]}
 
 
-def test_modules_in_the_current_folder_are_not_run(tmp_path):
-    """pip and others are started as new processes; a data set's folder may hold files of these names."""
+def test_modules_in_the_current_folder_are_not_imported(tmp_path):
+    """pip and others run as new processes, perhaps in a dataset's folder that has files of these names."""
     for name in ("pip", "runpy", "json", "probescale"):
         (tmp_path / f"{name}.py").write_text("open('executed', 'w').close()\n")
     program = """

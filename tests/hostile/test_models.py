@@ -1,4 +1,4 @@
-"""Model folders and GGUF files that mean harm: nothing they bring is run, and each has its clear error."""
+"""Malicious model folders and GGUF files: none of their code is executed, and each gets a clear error."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from probescale.report.examination import examine
 
 @pytest.fixture
 def folder(model_folder, tmp_path) -> Path:
-    """A sound model, to be spoilt."""
+    """A valid model, to be damaged."""
     return Path(shutil.copytree(model_folder("bert"), tmp_path / "model"))
 
 
 @pytest.fixture
 def executed(folder) -> Path:
-    """Appears when the code that comes with the model is run."""
+    """A file that exists once the code in the model folder was executed."""
     mark = folder.parent / "executed"
     (folder / "evil.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
     return mark
@@ -60,7 +60,7 @@ def test_a_pickle_is_not_opened(folder, executed):
     assert not executed.exists()
 
 
-def test_a_pickle_that_is_allowed_runs_nothing_either(folder, executed):
+def test_an_allowed_pickle_executes_no_code_either(folder, executed):
     (folder / "model.safetensors").unlink()
     torch.save({"weight": Evil(executed)}, folder / "pytorch_model.bin")
     with pytest.raises(UserError, match="cannot be loaded: Weights only load failed"):
@@ -68,14 +68,14 @@ def test_a_pickle_that_is_allowed_runs_nothing_either(folder, executed):
     assert not executed.exists()
 
 
-def test_code_beside_a_type_that_nobody_knows(folder, executed):
+def test_code_for_an_unknown_model_type(folder, executed):
     change(folder / "config.json", model_type="evil", auto_map={"AutoConfig": "evil.Config"})
     refused(folder, "code that ships with a model is never executed")
     assert not executed.exists()
 
 
 @pytest.mark.slow
-def test_code_beside_a_stock_type_is_passed_over_and_stays_behind(folder, executed, tmp_path):
+def test_code_for_a_stock_type_is_ignored_and_not_copied(folder, executed, tmp_path):
     names = ("AutoConfig", "AutoModel", "AutoModelForSequenceClassification")
     change(folder / "config.json", auto_map=dict.fromkeys(names, "evil.Thing"))
     tokenizer = {"auto_map": {"AutoTokenizer": ["evil.Slow", "evil.Fast"]}, "tokenizer_class": "EvilTokenizer"}
@@ -89,7 +89,7 @@ def test_code_beside_a_stock_type_is_passed_over_and_stays_behind(folder, execut
 
 
 @pytest.mark.parametrize("name", ["attn_implementation", "_attn_implementation"])
-def test_attention_kernels_of_the_hub(folder, name):
+def test_attention_kernels_from_the_hub(folder, name):
     change(folder / "config.json", **{name: "evil/kernel"})
     refused(folder, "asks for code from the hub, evil/kernel")
 
@@ -115,7 +115,7 @@ def test_an_index_that_leads_to_a_pickle(folder):
 
 
 @pytest.mark.parametrize("text", ['{"weight_map": 5}', "[]", "{", "[" * 100_000, '{"weight_map": {"a": 1}}'])
-def test_an_index_that_is_none(folder, text):
+def test_an_invalid_index(folder, text):
     (folder / "model.safetensors.index.json").write_text(text)
     refused(folder, r"model\.safetensors\.index\.json (is not an index|cannot be read|names)")
 
@@ -125,7 +125,7 @@ def test_weights_under_another_name(folder):
     refused(folder, r'has its weights in "evil\.safetensors\.index\.json"')
 
 
-def test_an_adapter_beside_the_weights(folder):
+def test_an_adapter_next_to_the_weights(folder):
     (folder / "adapter_config.json").write_text('{"base_model_name_or_path": "/etc"}')
     refused(folder, "has an adapter next to its weights")
 
@@ -153,8 +153,8 @@ def test_a_header_that_lies(folder, header, says):
 @pytest.mark.parametrize(
     "named", [["<script>alert(1)</script>"], [1], [[]], "pipeline", ["pipeline"], ["AutoTokenizer"]]
 )
-def test_a_class_that_is_no_model(folder, named):
-    """What the config calls it is not believed: it is read as the bare model."""
+def test_a_class_name_that_is_not_a_model(folder, named):
+    """The config's class name is ignored, and the bare model is loaded."""
     change(folder / "config.json", architectures=named, _name_or_path="<img src=x onerror=alert(1)>")
     assert type(load_as_saved(str(folder)).model).__name__ == "BertModel"
 
@@ -171,19 +171,19 @@ def test_a_class_that_is_no_model(folder, named):
         ({"model_type": "\x1b[31mred"}, "has a config that transformers refuses"),
     ],
 )
-def test_a_config_beyond_reason(folder, values, says):
+def test_absurd_config_values(folder, values, says):
     change(folder / "config.json", **values)
     with pytest.raises(UserError, match=says):
         examine(str(folder))
 
 
-def test_a_config_without_end(folder):
+def test_an_endless_config(folder):
     (folder / "config.json").write_text('{"model_type": "bert", "a": ' + "[" * 100_000)
     refused(folder, "has a config that transformers refuses")
 
 
 @pytest.mark.parametrize("verb", ["plan", "doctor"])
-def test_a_config_that_is_none_is_one_message(folder, cli, verb):
+def test_an_invalid_config_is_one_message(folder, cli, verb):
     (folder / "config.json").write_text("{")
     done = cli(verb, folder)
     assert done.code == 2

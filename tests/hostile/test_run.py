@@ -1,4 +1,4 @@
-"""A run on hostile data with a secret in the environment: everything that it writes and says is looked at."""
+"""A run on hostile data with a secret in the environment: everything that it writes and prints is checked."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LABELS = (f"{SCRIPT} {ESCAPES}", MARKUP)
 @dataclass(frozen=True)
 class Ran:
     out: Path
-    said: str
+    printed: str
 
 
 @pytest.fixture(scope="module")
@@ -50,19 +50,19 @@ def ran(tmp_path_factory, model_folder) -> Ran:
         "compare": [],
     }
     YAML().dump(config, folder / "config.yaml")
-    said = io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(said):
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed), redirect_stderr(printed):
         for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
             patch.setenv(name, TOKEN)
         patch.setenv("PIP_INDEX_URL", f"https://me:{TOKEN}@index.example/simple")
         patch.setattr(sys, "argv", ["probescale", "run", str(folder / "config.yaml"), "--out", str(folder / "out")])
         with pytest.raises(SystemExit) as ended:
             main()
-    assert not ended.value.code, said.getvalue()
-    return Ran(folder / "out", said.getvalue())
+    assert not ended.value.code, printed.getvalue()
+    return Ran(folder / "out", printed.getvalue())
 
 
-def test_the_page_has_no_element_but_its_own(ran):
+def test_the_page_has_only_its_own_elements(ran):
     page = (ran.out / "report.html").read_text()
     empty = render(Page("", [], [], [], [], "", [], [], []))
     assert elements(page) == elements(empty)
@@ -72,7 +72,7 @@ def test_the_page_has_no_element_but_its_own(ran):
     )
 
 
-def test_the_report_has_no_markup_but_its_own(ran):
+def test_the_report_has_only_its_own_markup(ran):
     page = (ran.out / "report.md").read_text()
     assert markup(page) == {"probes.svg"}
     assert r"\</script\>\<script\>" in page
@@ -87,24 +87,24 @@ def test_the_model_card_has_no_markup_and_no_other_settings(ran):
     assert "\x1b" not in words
 
 
-def test_the_figure_is_sound(ran):
+def test_the_figure_has_no_active_elements(ran):
     tags = {element.tag.rpartition("}")[2] for element in ElementTree.parse(ran.out / "probes.svg").iter()}
     assert "svg" in tags
     assert not tags & {"script", "image", "foreignObject", "a"}
 
 
-def test_labels_stay_what_they_are(ran):
+def test_labels_are_not_changed(ran):
     names = json.loads((ran.out / "model" / "config.json").read_text())["id2label"]
     assert set(names.values()) == set(LABELS)
 
 
-def test_the_terminal_is_told_nothing(ran):
-    assert "Probe scores by layer" in ran.said
-    assert not set(ran.said) & set("\x1b\x07\x9b\u202e")
+def test_no_control_character_reaches_the_terminal(ran):
+    assert "Probe scores by layer" in ran.printed
+    assert not set(ran.printed) & set("\x1b\x07\x9b\u202e")
 
 
-def test_no_secret_is_written_or_said(ran):
+def test_no_secret_is_written_or_printed(ran):
     files = [path for path in ran.out.parent.rglob("*") if path.is_file()]
     assert len(files) > 15
     assert not [path for path in files if TOKEN.encode() in path.read_bytes()]
-    assert TOKEN not in ran.said
+    assert TOKEN not in ran.printed

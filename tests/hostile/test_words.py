@@ -1,4 +1,4 @@
-"""Words of others where people see them, and words that nobody else may see."""
+"""Untrusted text is shown safely, and secrets are never shown."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_models_of_a_study_are_called_as_files_can_be():
     assert all(re.fullmatch(r"[\w.=-]*", name) for name in names)
 
 
-def test_dollars_in_a_figure_are_no_formula(tmp_path, monkeypatch):
+def test_dollars_in_a_figure_are_not_a_formula(tmp_path, monkeypatch):
     (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")
     monkeypatch.chdir(tmp_path)
     with saved_figure(tmp_path / "figure") as (figure, paths):
@@ -73,7 +73,7 @@ def test_dollars_in_a_figure_are_no_formula(tmp_path, monkeypatch):
     assert all(path.is_file() for path in paths)
 
 
-def test_a_licence_is_a_word(tmp_path):
+def test_a_licence_is_a_single_word(tmp_path):
     (tmp_path / "README.md").write_text("---\nlicense: mit\nx: y\n---\n")
     assert read_licence(str(tmp_path)) == "mit"
     (tmp_path / "README.md").write_text("---\nlicense: 'mit\\n---\\n<script>'\n---\n")
@@ -158,12 +158,12 @@ def test_a_token_in_an_address_is_not_repeated(cli, tmp_path, model_folder, task
 
 
 def test_a_token_in_a_command_is_not_recorded():
-    said = command(["probescale", "run", "a.yaml", "--set", f"model.source={ADDRESS}", "--set", f"seed={TOKEN}"])
-    assert TOKEN not in said
-    assert "a.yaml" in said
+    recorded = command(["probescale", "run", "a.yaml", "--set", f"model.source={ADDRESS}", "--set", f"seed={TOKEN}"])
+    assert TOKEN not in recorded
+    assert "a.yaml" in recorded
 
 
-def test_a_hub_name_that_is_none():
+def test_an_invalid_hub_name_does_not_show_a_token():
     with pytest.raises(UserError) as error:
         fetch_model_folder(f"owner/{TOKEN}")
     assert TOKEN not in str(error.value)
@@ -172,23 +172,23 @@ def test_a_hub_name_that_is_none():
 SOURCES = {path: path.read_text() for path in Path(probescale.__file__).parent.rglob("*.py")}
 
 
-def found(pattern: str) -> list[str]:
-    """Lines of our own code."""
+def search(pattern: str) -> list[str]:
+    """Lines of our own code that match."""
     lines = [(path.name, line) for path, text in SOURCES.items() for line in text.splitlines()]
     assert len(lines) > 5000
     return [f"{name}: {line.strip()}" for name, line in lines if re.search(pattern, line)]
 
 
 def test_yaml_is_only_read_safely():
-    assert found(r"^\s*(import|from) yaml\b") == []
-    unsafe = [line for line in found(r"YAML\(") if 'YAML(typ="safe")' not in line]
+    assert search(r"^\s*(import|from) yaml\b") == []
+    unsafe = [line for line in search(r"YAML\(") if 'YAML(typ="safe")' not in line]
     assert unsafe == ["yaml_files.py: yaml = YAML()"]  # which only writes
-    assert found(r"yaml\.load|YAML\(\)\.load") == []
+    assert search(r"yaml\.load|YAML\(\)\.load") == []
 
 
-def test_nothing_is_unpickled_or_run():
-    assert found(r"^\s*(import|from) (pickle|dill|cloudpickle|joblib|shelve|marshal)\b") == []
-    assert found(r"torch\.load|weights_only|allow_pickle=True|trust_remote_code=True|shell=True|os\.system") == []
+def test_nothing_is_unpickled_or_executed():
+    assert search(r"^\s*(import|from) (pickle|dill|cloudpickle|joblib|shelve|marshal)\b") == []
+    assert search(r"torch\.load|weights_only|allow_pickle=True|trust_remote_code=True|shell=True|os\.system") == []
     calls = [
         call
         for path, text in SOURCES.items()
@@ -197,9 +197,9 @@ def test_nothing_is_unpickled_or_run():
     ]
     assert len(calls) >= 5
     assert all("trust_remote_code=False" in call for call in calls)
-    assert [line[:15] for line in found(r"(?<!\.)\b(eval|exec)\(")] == ["comparison.py: "]  # of a file of our own
+    assert [line[:15] for line in search(r"(?<!\.)\b(eval|exec)\(")] == ["comparison.py: "]  # of a file of our own
 
 
-def test_the_page_makes_text_of_text():
+def test_the_page_inserts_only_text():
     script = (Path(probescale.__file__).parent / "report" / "page" / "page.js").read_text()
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script)

@@ -1,4 +1,4 @@
-"""A run that finds too little disk, or too few files, ends with one message; with more of them it goes on."""
+"""A run without enough disk or open files ends with one message; with enough, the same command resumes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from helpers.limits import limited
 
 @pytest.fixture
 def config(model_folder, task_files, tmp_path, monkeypatch):
-    """A tiny twin of the demo, with a cache of its own."""
+    """A tiny version of the demo, with its own cache."""
     monkeypatch.setenv("PROBESCALE_CACHE", str(tmp_path / "cache"))
     raw = {
         "model": {"source": str(model_folder("bert")), "max_length": 32},
@@ -31,15 +31,15 @@ def config(model_folder, task_files, tmp_path, monkeypatch):
 
 
 def stable(run: Path) -> dict:
-    """What does not hang on the clock."""
-    found = json.loads((run / "metrics.json").read_text())
+    """Results that do not depend on time."""
+    metrics = json.loads((run / "metrics.json").read_text())
     names = ("kept", "value", "losses", "retention")
-    return {model: {name: found[model][name] for name in names} for model in ("original", "subnetwork")}
+    return {model: {name: metrics[model][name] for name in names} for model in ("original", "subnetwork")}
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_from_wherever_the_disk_was_full(cli, config, tmp_path):
-    """The representations, the scores, the teacher's states, its weights: each time more of it fits."""
+def test_a_run_resumes_from_wherever_the_disk_was_full(cli, config, tmp_path):
+    """Representations, scores, the teacher's states, its weights: each time more fits."""
     out, seen = tmp_path / "out", set()
     for size in (3_000, 20_000, 60_000, 130_000):
         with limited(resource.RLIMIT_FSIZE, size):
@@ -59,8 +59,8 @@ def test_a_run_goes_on_from_wherever_the_disk_was_full(cli, config, tmp_path):
     assert stable(out) == stable(tmp_path / "whole")
 
 
-def test_probing_goes_on_when_more_files_may_be_open(cli, config, tmp_path):
-    spare = os.open(tmp_path, os.O_RDONLY)  # the lowest number that is free
+def test_probing_resumes_when_more_files_may_be_open(cli, config, tmp_path):
+    spare = os.open(tmp_path, os.O_RDONLY)  # the lowest free descriptor
     os.close(spare)
     with limited(resource.RLIMIT_NOFILE, spare + 4):
         found = cli("probe", config, "--out", tmp_path / "scores.json")
@@ -80,7 +80,7 @@ def test_a_cut_that_does_not_fit_leaves_nothing(cli, model_folder, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_cache_that_cannot_be_written_is_done_without(cli, config, tmp_path, monkeypatch):
+def test_a_run_works_without_a_writable_cache(cli, config, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("PROBESCALE_CACHE", str(tmp_path / "file" / "cache"))
     found = cli("probe", config, "--out", tmp_path / "scores.json")
@@ -89,7 +89,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(cli, config, tmp_path, m
     assert json.loads((tmp_path / "scores.json").read_text())["layers"] == 4
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_the_work(cli, config, tmp_path):
+def test_an_output_that_cannot_be_written_is_refused_before_the_work(cli, config, tmp_path):
     (tmp_path / "file").write_text("in the way")
     found = cli("run", config, "--out", tmp_path / "file" / "out")
     assert found.code == 2

@@ -1,4 +1,4 @@
-"""A batch that does not fit into memory is worked through in parts, and nothing else changes."""
+"""A batch that does not fit into memory is split into parts, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def not_announced_yet():
     memory._announce.cache_clear()
 
 
-def at_most(model: torch.nn.Module, rows: int) -> list[int]:
-    """The allocator's own error for more rows than these, in the midst of the pass; the sizes that were tried."""
+def fail_above(model: torch.nn.Module, rows: int) -> list[int]:
+    """Raise the allocator's own error in the middle of a pass with more rows; returns the list of batch sizes seen."""
     tried: list[int] = []
 
     def refuse(_module, args, _output):
@@ -61,18 +61,18 @@ def test_representations(model_folder, tmp_path, capsys, pooling):
     data = TAGGED if pooling == "token" else DATA
     loaded = load_as_saved(str(model_folder("bert")))
     whole = represent(loaded, [Request(data, pooling)], Store(tmp_path / "whole"), batch_tokens=300)[0]
-    tried = at_most(loaded.model, 5)
+    tried = fail_above(loaded.model, 5)
     parts = represent(loaded, [Request(data, pooling)], Store(tmp_path / "parts"), batch_tokens=300)[0]
     assert tried[:3] == [18, 9, 5], "halved until it fits"
-    assert max(tried[3:]) <= 5, "and not tried in vain again"
+    assert max(tried[3:]) <= 5, "and larger batches are not tried again"
     for site, rows in states(whole).items():
         np.testing.assert_allclose(states(parts)[site], rows, rtol=1e-5, atol=1e-5)
     assert capsys.readouterr().err.count("batches are split into parts") == 1
 
 
-def test_one_text_that_is_too_long_is_named(model_folder, tmp_path):
+def test_a_single_text_that_is_too_long_is_named(model_folder, tmp_path):
     loaded = load_as_saved(str(model_folder("bert")))
-    at_most(loaded.model, 0)
+    fail_above(loaded.model, 0)
     longest = replace(DATA, texts=(*DATA.texts[:7], "good " * 60, *DATA.texts[8:]))
     with pytest.raises(MachineError, match="text 8 alone, 62 tokens") as found:
         represent(loaded, [Request(longest, "mean")], Store(tmp_path), batch_tokens=300)
@@ -84,7 +84,7 @@ def test_answers(model_folder):
     ready = wrap_pytorch(loaded)
     lines = [Line(number, text) for number, text in enumerate(DATA.texts, 1)]
     whole, told = predict(loaded, DATA), [one.record()["probability"] for one in predict_lines(ready, lines)]
-    at_most(loaded.model, 3)
+    fail_above(loaded.model, 3)
     assert np.array_equal(predict(loaded, DATA), whole)
     assert [one.record()["probability"] for one in predict_lines(ready, lines)] == pytest.approx(told, rel=1e-5)
 
@@ -92,7 +92,7 @@ def test_answers(model_folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["texts", "words"])
 def test_training_takes_the_same_steps(model_folder, tmp_path, kind):
-    """Labels, a teacher's answers and its states; rows that count are weighed alike."""
+    """With labels, a teacher's logits and its states; parts weigh by their rows."""
     data, head = (DATA, "sentence") if kind == "texts" else (TAGGED, "token")
     recipe = RecoveryConfig(epochs=1, batch_size=8, learning_rate=1e-3, dropout=0.0, states=0.5)
     source = str(model_folder("bert"))
@@ -101,7 +101,7 @@ def test_training_takes_the_same_steps(model_folder, tmp_path, kind):
     results = []
     for rows in (8, 3):
         loaded = load_classifier(source, None, data.names, 0, head=head)
-        tried = at_most(loaded.model, rows)
+        tried = fail_above(loaded.model, rows)
         losses = fine_tuning.fine_tune(loaded, data, recipe, teacher=outputs, kept=(1, 2, 3, 4))
         results.append((losses, {name: value.clone() for name, value in loaded.model.state_dict().items()}))
     assert tried[:3] == [8, 4, 2]
@@ -142,8 +142,8 @@ print("largest difference", np.abs(load(states("limited")) - load(few)).max())
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_under_a_real_limit_of_memory(model_folder, tmp_path):
-    """One batch of 1,500 texts takes some 20 MB more than it may."""
+def test_under_a_real_memory_limit(model_folder, tmp_path):
+    """One batch of 1,500 texts takes about 20 MB more than the limit."""
     texts = tmp_path / "texts"
     texts.write_text("\n".join(text for text, _ in labelled_rows(1500)))
     words = [sys.executable, "-c", LIMITED, str(model_folder("bert")), str(texts), str(tmp_path)]

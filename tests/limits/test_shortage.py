@@ -1,4 +1,4 @@
-"""What libraries really raise when a disk is full or memory runs out, in our words."""
+"""The errors that libraries really raise when a disk is full or memory runs out are recognised."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WITHOUT_MEMORY = {
 
 
 @pytest.mark.parametrize("library", WRITES)
-def test_a_file_that_may_not_grow(library, tmp_path):
+def test_a_file_above_the_size_limit(library, tmp_path):
     with limited(resource.RLIMIT_FSIZE, 1000), pytest.raises(MachineError) as found, report_shortage(Path("here")):
         WRITES[library](tmp_path / "file.npy")
     what = "the disk is full" if library == "numpy" else "a file would exceed the size limit"
@@ -52,7 +52,7 @@ def test_a_file_that_may_not_grow(library, tmp_path):
     ],
 )
 def test_a_full_disk(error):
-    """As it shows on a small tmpfs, which takes root to make."""
+    """As on a small tmpfs, which only root can create."""
     assert str(find_shortage(error, Path("here"))).startswith("here: the disk is full\n  next: free some space")
 
 
@@ -62,25 +62,25 @@ def test_no_memory(library):
         list(WITHOUT_MEMORY[library]())  # type: ignore[call-overload]
 
 
-def test_a_file_that_is_named_stays_named():
+def test_the_errors_own_file_name_is_kept():
     short = find_shortage(OSError(errno.ENOSPC, "No space left on device", "there/scores.json"), Path("here"))
     assert str(short).startswith("there/scores.json: the disk is full")
 
 
-def test_an_error_that_stands_for_a_shortage_is_one():
+def test_an_error_caused_by_a_shortage_is_one():
     wrong = UserError("this is no model")
     wrong.__cause__ = RuntimeError("unable to open file </a/b> in read-only mode: Too many open files (24)")
     for error in (wrong, Problems([UserError("another"), wrong])):
         assert "too many files are open" in str(find_shortage(error))
 
 
-def test_what_a_user_wrote_is_not_taken_for_a_shortage():
+def test_user_input_is_not_taken_for_a_shortage():
     assert find_shortage(UserError('the label "out of memory (os error 28)" is not known')) is None
     assert find_shortage(ValueError("something else")) is None
     assert find_shortage(PermissionError(errno.EACCES, "Permission denied", "x")) is None
 
 
-def test_a_file_that_cannot_be_written_whole_tells_its_name(tmp_path, monkeypatch):
+def test_a_failed_write_names_the_file(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
 

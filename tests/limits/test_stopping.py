@@ -1,4 +1,4 @@
-"""Ctrl-C, a polite kill, a closed terminal, a reader that goes away: a word at most, the right code, nothing left."""
+"""Ctrl-C, kill, a closed terminal, a closed pipe: one line at most, the right exit code, nothing left behind."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STOPS = {
 
 @pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def number(request):
-    """A signal as a terminal sends it: tests under `nohup` would ignore one of them."""
+    """A signal as a terminal sends it; under `nohup`, tests would ignore one of them."""
     before = signal.signal(request.param, signal.default_int_handler)
     yield request.param
     signal.signal(request.param, before)
@@ -59,7 +59,7 @@ def test_a_program_under_nohup_outlives_its_terminal():
         signal.signal(signal.SIGHUP, before)
 
 
-def test_what_was_set_for_signals_is_so_again():
+def test_signal_handlers_are_restored():
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(Stopped), stop_on_signals():
         signal.raise_signal(signal.SIGTERM)
@@ -67,7 +67,7 @@ def test_what_was_set_for_signals_is_so_again():
 
 
 @pytest.mark.slow
-def test_a_stopped_study_takes_its_workers_along(model_folder, task_files, tmp_path):
+def test_a_stopped_study_ends_its_workers(model_folder, task_files, tmp_path):
     raw = {
         "model": {"source": str(model_folder("bert")), "max_length": 32},
         "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev)},
@@ -81,21 +81,21 @@ def test_a_stopped_study_takes_its_workers_along(model_folder, task_files, tmp_p
             assert study.poll() is None
             time.sleep(0.1)
         study.send_signal(signal.SIGTERM)
-        said = study.communicate(timeout=60)[0]
+        output = study.communicate(timeout=60)[0]
     assert study.returncode == 143
-    assert said.splitlines()[-1] == "stopped; the same command goes on from here"
-    assert "Traceback" not in said
+    assert output.splitlines()[-1] == "stopped; the same command goes on from here"
+    assert "Traceback" not in output
     assert not any(worker.is_running() for worker in workers)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [("list", "tasks"), ("--help",)])
-def test_a_reader_that_goes_away_is_no_fault(words):
+def test_a_closed_pipe_is_not_an_error(words):
     with subprocess.Popen(
         [sys.executable, "-m", "probescale", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as one:
-        assert one.stdout
-        assert one.stderr
-        one.stdout.close()
-        assert one.stderr.read() == b""
-    assert one.returncode == 1
+    ) as process:
+        assert process.stdout
+        assert process.stderr
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 1

@@ -1,4 +1,4 @@
-"""Several processes on one cache: nothing is computed twice, and none trips over another."""
+"""Several processes on one cache: nothing is computed twice, and none disturbs another."""
 
 from __future__ import annotations
 
@@ -20,28 +20,29 @@ from probescale.utils.cache import enforce_limit
 DATA = Examples(tuple(text for text, _ in labelled_rows(40)), None, (0, 1) * 20, ("a", "b"))
 
 
-def represent_when_told(loaded, folder: Path, ready: Any, said: Any) -> None:
+def represent_at_barrier(loaded, folder: Path, ready: Any, results: Any) -> None:
     passes: list[int] = []
     loaded.family.layers(loaded.model)[0].register_forward_pre_hook(lambda *_: passes.append(1))
     ready.wait()
-    found = represent(loaded, [Request(DATA, "mean")], Store(folder), batch_tokens=30)
-    said.put((len(found[0]), len(passes)))
+    features = represent(loaded, [Request(DATA, "mean")], Store(folder), batch_tokens=30)
+    results.put((len(features[0]), len(passes)))
 
 
 @pytest.mark.slow
 def test_four_processes_compute_a_representation_once(model_folder, tmp_path):
     loaded, fork = load_as_saved(str(model_folder("bert"))), multiprocessing.get_context("fork")
-    ready, said = fork.Barrier(4), fork.SimpleQueue()
-    four = [fork.Process(target=represent_when_told, args=(loaded, tmp_path / "store", ready, said)) for _ in range(4)]
+    ready, results = fork.Barrier(4), fork.SimpleQueue()
+    args = (loaded, tmp_path / "store", ready, results)
+    four = [fork.Process(target=represent_at_barrier, args=args) for _ in range(4)]
     for process in four:
         process.start()
     for process in four:
         process.join()
     assert [process.exitcode for process in four] == [0] * 4
-    assert sorted(said.get() for _ in four) == [(40, 0)] * 3 + [(40, 40)]
+    assert sorted(results.get() for _ in four) == [(40, 0)] * 3 + [(40, 40)]
 
 
-def test_processes_that_keep_the_limit_at_once_do_not_trip(tmp_path, monkeypatch):
+def test_processes_that_enforce_the_limit_at_once_do_not_fail(tmp_path, monkeypatch):
     monkeypatch.setenv("PROBESCALE_CACHE", str(tmp_path))
     old = time.time() - 10_000
     for number in range(60):

@@ -31,7 +31,7 @@ from probescale.pipeline.cut import cut_to_folder, head_rows
 from probescale.probing.scores import ProbeResult, ProbeScores
 from probescale.report.examination import examine
 
-WIDTH = 10  # of a head: not hidden size / number of heads, so that nothing fits by chance
+WIDTH = 10  # of a head: not hidden size / number of heads, so that no shape fits by chance
 SIZE: dict[str, Any] = {
     "vocab_size": 350, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 6,
     "num_key_value_heads": 3, "head_dim": WIDTH, "pad_token_id": 1, "bos_token_id": 0,
@@ -59,7 +59,7 @@ SAME = ((1, 3, 4, 6),) * 3
 
 
 def build(name: str) -> PreTrainedModel:
-    """Random weights, large enough that every head matters; norms and biases are not what they start from."""
+    """Random weights, large enough that every head matters; norms and biases differ from their initial values."""
     class_name, changed = MODELS[name]
     cls = getattr(transformers, class_name)
     size = {key: value for key, value in (SIZE | changed).items() if value is not None}
@@ -86,7 +86,7 @@ def loaded(name: str) -> LoadedModel:
     return LoadedModel(model, tiny_tokenizer("roberta"), find_family(model.config), name, "")
 
 
-def heads_of(name: str) -> tuple[tuple[int, ...], ...]:
+def kept_heads(name: str) -> tuple[tuple[int, ...], ...]:
     return SAME if "t5" in name else KEPT
 
 
@@ -96,28 +96,28 @@ def first_output(model: PreTrainedModel, inputs: dict[str, torch.Tensor]) -> tor
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_cut_is_the_parent_with_heads_silenced(name):
-    parent, kept = loaded(name), heads_of(name)
+def test_the_cut_equals_the_parent_with_heads_silenced(name):
+    parent, kept = loaded(name), kept_heads(name)
     before = {key: weight.clone() for key, weight in parent.model.state_dict().items()}
     inputs = example_inputs(parent.model, parent.family)
-    whole = first_output(parent.model, inputs)
+    full = first_output(parent.model, inputs)
     with heads_silenced(parent.model, parent.family, dict(enumerate(kept, 1))):
         silenced = first_output(parent.model, inputs)
-    assert (silenced - whole).abs().max() > 1e-2, "the cut changed nothing: the test would prove nothing"
+    assert (silenced - full).abs().max() > 1e-2, "the cut changed nothing: the test would prove nothing"
 
     child = keep_heads(parent, kept)
 
     assert type(child.model) is type(parent.model)
     torch.testing.assert_close(first_output(child.model, inputs), silenced, atol=1e-5, rtol=1e-4)
-    torch.testing.assert_close(first_output(parent.model, inputs), whole, atol=0, rtol=0)
+    torch.testing.assert_close(first_output(parent.model, inputs), full, atol=0, rtol=0)
     assert all(torch.equal(before[key], weight) for key, weight in parent.model.state_dict().items())
     assert find_family(child.model.config).count_layers(child.model.config) == 3
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_parameters_fall_by_what_was_dropped(name):
+def test_parameters_of_dropped_heads_are_gone(name):
     parent = loaded(name)
-    child = keep_heads(parent, heads_of(name))
+    child = keep_heads(parent, kept_heads(name))
     config = parent.model.config
     width = getattr(config, "head_dim", 48 // 6)
     keys = getattr(config, "num_key_value_heads", 6)
@@ -129,8 +129,7 @@ def test_parameters_fall_by_what_was_dropped(name):
     assert before - after == 3 * each + shared
 
 
-def test_silencing_is_what_it_says():
-    """By another way: zeros in the columns of the output projection."""
+def test_silencing_equals_zeros_in_the_output_projection():
     parent = loaded("llama")
     inputs = example_inputs(parent.model, parent.family)
     with heads_silenced(parent.model, parent.family, {2: (3, 4, 5, 6)}):
@@ -173,10 +172,10 @@ def test_t5_keeps_the_same_heads_in_all_layers():
         keep_heads(loaded("t5"), [(1,), (2,), (3,)])
 
 
-def test_where_all_heads_share_keys_each_goes_by_itself():
+def test_heads_that_all_share_keys_are_dropped_one_by_one():
     config = build("llama, one key for all").config
     assert head_group_size(config) == 1
-    assert possible_head_counts(config) == (1, 2, 3, 4, 6)  # 48 is no multiple of 5
+    assert possible_head_counts(config) == (1, 2, 3, 4, 6)  # 48 is not a multiple of 5
     child = keep_heads(loaded("llama, one key for all"), [(1, 2, 4)] * 3)
     assert child.model.config.num_key_value_heads == 1
 
@@ -207,7 +206,7 @@ def test_wrong_heads(kept):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_says_whether_heads_can_go(name):
+def test_every_family_says_whether_heads_can_be_dropped(name):
     family = FAMILIES[name]
     config = AutoConfig.for_model(family.model_types[0])
     can = name in ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3", "t5", "mt5")
@@ -217,7 +216,7 @@ def test_every_family_says_whether_heads_can_go(name):
             check_head_count(1, family, config)
 
 
-def test_a_type_that_nobody_described():
+def test_a_detected_family_keeps_its_heads():
     config = AutoConfig.for_model("olmo2")
     assert "are not described" in why_heads_are_fixed(find_family(config), config)
 
@@ -227,19 +226,19 @@ def test_a_type_that_nobody_described():
     [("gemma-3-1b", "keeps 1, 2, 3 of 4"), ("Qwen2.5-0.5B", "in groups of 7"), ("t5-small", "of the encoder alone"),
      ("phi-3-mini", "one matrix"), ("gpt2", "as wide as the hidden states")],
 )  # fmt: skip
-def test_the_doctor_tells(name, says):
+def test_the_doctor_reports_heads(name, says):
     notes = examine(name).notes
     (about_heads,) = (note for note in notes if note.startswith("Attention heads"))
     assert says in about_heads
     assert any("cannot be left out alone" in note for note in notes)
 
 
-def scores_with(heads: tuple[tuple[float, ...], ...] | None, **made: object) -> ProbeScores:
+def scores_with(heads: tuple[tuple[float, ...], ...] | None, **provenance: object) -> ProbeScores:
     probe = ProbeResult(scores=(0.5,) * 3, weight=1, heads=heads)
-    return ProbeScores(task="tiny", layers=3, probes={"tiny": probe}, provenance=dict(made))
+    return ProbeScores(task="tiny", layers=3, probes={"tiny": probe}, provenance=provenance)
 
 
-def test_several_probes_count_by_their_weights():
+def test_probes_are_averaged_by_their_weights():
     one = ProbeResult(scores=(0.5,), weight=0.75, heads=((1.0, 0.0),))
     two = ProbeResult(scores=(0.5,), weight=0.25, heads=((0.0, 1.0),))
     none = ProbeResult(scores=(0.5,), weight=0)
@@ -286,7 +285,7 @@ def test_layers_and_heads_from_the_command_line(cli, saved, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["qwen2, width from the number", "gemma3", "t5 with a head"])
-def test_a_fresh_process_answers_alike(saved, tmp_path, name):
+def test_a_fresh_process_gives_the_same_outputs(saved, tmp_path, name):
     record = cut_to_folder(str(saved(name)), (1, 3), tmp_path / "cut", heads=4, head_scores=scores_with(ROWS))
     assert record["proof"]["largest_difference"] < 1e-5
     assert len(record["kept_heads"]) == 2
@@ -322,7 +321,7 @@ def test_what_extract_refuses(cli, saved, tmp_path):
 
 def test_models_that_cannot_lose_heads(cli, model_folder, tmp_path):
     scores_with(ROWS, model_sha256="of the encoder alone").save(tmp_path / "scores.json")
-    whole = tmp_path / "whole"
+    encoder_decoder = tmp_path / "t5"
     size: dict[str, Any] = {
         "d_model": 48,
         "d_ff": 64,
@@ -331,11 +330,11 @@ def test_models_that_cannot_lose_heads(cli, model_folder, tmp_path):
         "num_layers": 3,
         "vocab_size": 350,
     }
-    transformers.T5ForConditionalGeneration(transformers.T5Config(**size)).save_pretrained(whole)
-    tiny_tokenizer("roberta").save_pretrained(whole)
+    transformers.T5ForConditionalGeneration(transformers.T5Config(**size)).save_pretrained(encoder_decoder)
+    tiny_tokenizer("roberta").save_pretrained(encoder_decoder)
     options = ("--keep", "1", "--scores", tmp_path / "scores.json", "--out", tmp_path / "cut", "--heads")
     for source, count, says in [(model_folder("bert"), 2, "as wide as the hidden states"),
-                                (whole, 4, "load only the encoder, with --encoder-only")]:  # fmt: skip
+                                (encoder_decoder, 4, "load only the encoder, with --encoder-only")]:  # fmt: skip
         found = cli("extract", source, *options, count)
         assert found.code == 2
         assert says in " ".join(found.err.split())

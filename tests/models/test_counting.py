@@ -42,9 +42,9 @@ def test_roberta_large_counts(roberta_large):
     ("budget", "k"), [("82M", 2), ("128.7M", 6), ("128.6M", 5), ("355.4M", 24), ("36.2%", 6), ("5x", 1)]
 )
 def test_budgets_on_roberta_large(roberta_large, budget, k):
-    found = select([0.5] * 24, Constraints(parse_budget(budget), roberta_large))
-    assert found.k == k
-    assert found.params == 52_000_768 + k * 12_596_224 + 1_051_650
+    selection = select([0.5] * 24, Constraints(parse_budget(budget), roberta_large))
+    assert selection.k == k
+    assert selection.params == 52_000_768 + k * 12_596_224 + 1_051_650
 
 
 def test_a_budget_below_one_layer_names_the_smallest(roberta_large):
@@ -56,12 +56,12 @@ def test_t5_base_encoder_counts():
     config = T5Config(vocab_size=32128, d_model=768, d_ff=3072, d_kv=64, num_heads=12, num_layers=12)
     found = count_from_config(config, DESCRIPTIONS["t5"], classes=2)
     assert found.embeddings == 24_674_304
-    assert set(found.layers) == {7_079_424}  # the bias that all layers share is not layer 1's
+    assert set(found.layers) == {7_079_424}  # the position bias that all layers share is not counted in layer 1
     assert found.total == 109_628_544 + 768 * 2 + 2
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_predicted_is_what_the_cut_has(family, model_folder):
+def test_counted_parameters_are_those_of_the_cut(family, model_folder):
     loaded = load_as_saved(str(model_folder(family)))
     parameters = count_parameters(loaded.model, loaded.family)
     assert parameters == count_from_config(loaded.model.config, loaded.family, classes=2)
@@ -82,14 +82,14 @@ def test_ratios():
 
 
 @pytest.mark.parametrize("length", [16, 128])
-def test_flops_are_those_of_the_textbook(length):
+def test_flops_follow_the_textbook_formula(length):
     config = AutoConfig.for_model("roberta", hidden_size=256, intermediate_size=1024, num_attention_heads=4)
     found = count_flops(config, DESCRIPTIONS["roberta"], length)
     projections = 2 * length * (4 * 256**2 + 2 * 256 * 1024)
     attention = 2 * 2 * length**2 * 256
     assert found.layers[0] * 1e9 == pytest.approx(projections + attention)
     assert len(set(found.layers)) == 1
-    assert found.fixed * 1e9 == pytest.approx(2 * 256**2)  # the pooler, once a text
+    assert found.fixed * 1e9 == pytest.approx(2 * 256**2)  # the pooler, once per text
 
 
 def test_flops_of_a_language_model_count_the_vocabulary():
@@ -133,7 +133,7 @@ def test_operations_of_every_family_and_head_are_counted(family, head):
         assert cost.total * 1e9 == pytest.approx(executed)
 
 
-def test_a_decoder_is_counted_beside_the_layers():
+def test_a_decoder_is_counted_separately():
     config = T5Config(vocab_size=100, d_model=32, d_ff=64, d_kv=8, num_heads=4, num_layers=3, num_decoder_layers=2)
     found = count_from_config(config, DESCRIPTIONS["t5"], head="lm")
     model = T5ForConditionalGeneration(config)

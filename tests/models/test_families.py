@@ -1,4 +1,4 @@
-"""Every family: tiny models with every head, cut in every way and proved; what cannot be cut is refused, with why."""
+"""Every family: tiny models with every head, cut in many ways and proved; what cannot be cut is refused."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ TYPES = [family.model_types[0] for family in FAMILIES.values()]
 def test_every_cut_of_every_head_is_proved(model_type):
     config = AutoConfig.for_model(model_type)
     family = find_family(config)
-    trials = rehearse([(config, family)])[0]
-    assert [f"{t.head} {t.cut}: {t.outcome}" for t in trials if not t.passed] == []
-    assert {t.head for t in trials} == {h for h in HEADS if stock_class_name(family, config, h)}
-    assert {"sentence", "regression"} <= {t.head for t in trials}
-    bare = {t.cut: t.outcome for t in trials if t.head == "none"}
+    cuts = rehearse([(config, family)])[0]
+    assert [f"{cut.head} {cut.cut}: {cut.outcome}" for cut in cuts if not cut.passed] == []
+    assert {cut.head for cut in cuts} == {h for h in HEADS if stock_class_name(family, config, h)}
+    assert {"sentence", "regression"} <= {cut.head for cut in cuts}
+    bare = {cut.cut: cut.outcome for cut in cuts if cut.head == "none"}
     assert set(bare) == {*CUTS, "gaps, float16", "gaps, bfloat16", "gaps, sharded"}
-    whole = bare["all"]
-    assert isinstance(whole, Proof)
-    assert whole.to_the_bit
+    complete = bare["all"]
+    assert isinstance(complete, Proof)
+    assert complete.to_the_bit
     if family.pooling == "last" or family.decoder:
-        caches = [t.outcome.cache_difference for t in trials if isinstance(t.outcome, Proof)]
+        caches = [cut.outcome.cache_difference for cut in cuts if isinstance(cut.outcome, Proof)]
         assert len([gap for gap in caches if gap is not None]) == len(CUTS)  # all of the language model
 
 
 @pytest.mark.parametrize("model_type", TYPES)
-def test_what_a_description_says_is_there(model_type):
+def test_every_path_of_a_description_exists(model_type):
     config = AutoConfig.for_model(model_type)
     family = find_family(config)
     model = build_twin(config, family, "sentence")
@@ -67,24 +67,24 @@ def test_what_cannot_be_cut_is_refused_with_a_reason(model_type, says):
         find_family(AutoConfig.for_model(model_type))
 
 
-def test_weights_that_all_layers_share_are_no_layers():
+def test_shared_weights_are_not_counted_as_layers():
     config = AutoConfig.for_model("bert", hidden_size=32, num_attention_heads=2, num_hidden_layers=3)
     from torch import nn
     from transformers import BertModel
 
     model = BertModel(config)
     assert find_stacks(model) == {"encoder.layer": 3}
-    one = model.encoder.layer[0]
-    model.encoder.layer = nn.ModuleList([one, one, one])
+    block = model.encoder.layer[0]
+    model.encoder.layer = nn.ModuleList([block, block, block])
     assert find_stacks(model) == {}
 
 
-def test_attention_that_depends_on_the_layers_number_is_refused():
+def test_attention_scaled_by_the_layer_number_is_refused():
     with pytest.raises(UserError, match="scale_attn_by_inverse_layer_idx"):
         find_family(GPT2Config(scale_attn_by_inverse_layer_idx=True))
 
 
-def test_modernberts_first_layer_stays():
+def test_modernbert_keeps_its_first_layer():
     config = ModernBertConfig()
     family = find_family(config)
     assert family.fixed(config) == (1,)
@@ -94,7 +94,7 @@ def test_modernberts_first_layer_stays():
             family.check_kept(kept, config)
 
 
-def test_a_convolution_behind_the_first_layer_keeps_it():
+def test_a_layer_before_a_convolution_is_kept():
     """DeBERTa-v2-xlarge has one."""
     plain, convolving = (AutoConfig.for_model("deberta-v2", conv_kernel_size=size) for size in (0, 3))
     family = find_family(plain)
@@ -102,7 +102,7 @@ def test_a_convolution_behind_the_first_layer_keeps_it():
     assert family.fixed(convolving) == (1,)
 
 
-def test_a_twin_has_every_kind_of_layer():
+def test_a_twin_has_every_layer_type():
     config = AutoConfig.for_model("gemma3_text")
     assert build_twin_config(config, find_family(config)).layer_types == ["sliding_attention", "full_attention"] * 2
 

@@ -1,4 +1,4 @@
-"""What is loaded is the checkpoint, in float32, with its own tokenizer; anything else is an error."""
+"""Loading gives the checkpoint, in float32, with its own tokenizer, or an error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from probescale.tasks.data import load_rows
 
 @pytest.fixture
 def folder(model_folder, tmp_path):
-    """A copy of the tiny BERT to spoil."""
+    """A copy of the tiny BERT, to be damaged."""
     shutil.copytree(model_folder("bert"), tmp_path / "bert")
     return tmp_path / "bert"
 
@@ -34,7 +34,7 @@ def change(path, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def test_a_float16_checkpoint_is_computed_in_float32(tmp_path):
+def test_a_float16_checkpoint_is_loaded_in_float32(tmp_path):
     model, tokenizer = tiny_model("roberta")
     model.half().save_pretrained(tmp_path / "half")
     tokenizer.save_pretrained(tmp_path / "half")
@@ -42,7 +42,7 @@ def test_a_float16_checkpoint_is_computed_in_float32(tmp_path):
         assert {parameter.dtype for parameter in loaded.model.parameters()} == {torch.float32}
 
 
-def test_the_fingerprint_is_the_checkpoints(folder):
+def test_the_fingerprint_is_that_of_the_checkpoint(folder):
     as_saved = load_as_saved(str(folder)).fingerprint
     assert {load_classifier(str(folder), None, "abc", seed=seed).fingerprint for seed in (0, 1)} == {as_saved}
     weights = load_file(folder / "model.safetensors")
@@ -51,23 +51,23 @@ def test_the_fingerprint_is_the_checkpoints(folder):
     assert load_as_saved(str(folder)).fingerprint != as_saved
 
 
-def test_a_cut_and_a_trained_model_have_fingerprints_of_their_own(folder):
+def test_cutting_and_training_change_the_fingerprint(folder):
     parent = load_classifier(str(folder), None, "ab", seed=0)
-    cut, whole = keep_layers(parent, (1, 2)), keep_layers(parent, tuple(range(1, parent.layers + 1)))
-    assert whole.fingerprint == parent.fingerprint != cut.fingerprint
+    cut, complete = keep_layers(parent, (1, 2)), keep_layers(parent, tuple(range(1, parent.layers + 1)))
+    assert complete.fingerprint == parent.fingerprint != cut.fingerprint
     before = cut.fingerprint
     fine_tune(cut, load_rows([("a good film", "a"), ("a bad film", "b")] * 8), RecoveryConfig(epochs=1, batch_size=8))
     assert cut.fingerprint != before
 
 
-def test_a_checkpoint_without_a_pooler_has_one_fingerprint_too(folder):
+def test_a_random_pooler_is_not_part_of_the_fingerprint(folder):
     weights = {n: w for n, w in load_file(folder / "model.safetensors").items() if "pooler" not in n and "bert." in n}
     save_file({n.removeprefix("bert."): w for n, w in weights.items()}, folder / "model.safetensors", {"format": "pt"})
     change(folder / "config.json", architectures=["BertModel"])
-    found = [load_classifier(str(folder), None, "ab", seed=seed) for seed in (0, 1)]
-    assert found[0].fingerprint == found[1].fingerprint == load_as_saved(str(folder)).fingerprint
+    loaded = [load_classifier(str(folder), None, "ab", seed=seed) for seed in (0, 1)]
+    assert loaded[0].fingerprint == loaded[1].fingerprint == load_as_saved(str(folder)).fingerprint
     pooler = "bert.pooler.dense.weight"
-    assert not torch.equal(found[0].model.state_dict()[pooler], found[1].model.state_dict()[pooler])
+    assert not torch.equal(loaded[0].model.state_dict()[pooler], loaded[1].model.state_dict()[pooler])
 
 
 @pytest.mark.parametrize("load", [load_as_saved, lambda source: load_classifier(source, None, "ab", seed=0)])
@@ -94,7 +94,7 @@ def test_weights_of_another_shape_are_errors(folder):
         ({"hidden_act": "nonsense"}, "cannot be loaded|config"),
     ],
 )
-def test_configs_that_make_no_sense(folder, values, says):
+def test_invalid_configs(folder, values, says):
     change(folder / "config.json", **values)
     with pytest.raises(UserError, match=says):
         load_classifier(str(folder), None, "ab", seed=0)
@@ -121,7 +121,7 @@ def test_a_folder_without_a_tokenizer_is_not_given_an_empty_one(folder):
         ("tokenizer.json", {"model": {"type": "nonsense"}}, "no usable tokenizer"),
     ],
 )
-def test_tokenizers_that_are_not_the_models(folder, file, values, says):
+def test_tokenizers_that_do_not_fit_the_model(folder, file, values, says):
     change(folder / file, **values)
     with pytest.raises(UserError, match=says):
         load_classifier(str(folder), None, "ab", seed=0)
@@ -135,8 +135,8 @@ def test_the_mean_of_token_logits_leaves_padding_out():
 
 def test_longest_inputs(model_folder):
     names = ("bert", "roberta", "mpnet", "t5")
-    found = {name: FAMILIES[name].longest_input(read_config(str(model_folder(name)))) for name in names}
-    assert found == {"bert": 128, "roberta": 128, "mpnet": 128, "t5": None}
+    longest = {name: FAMILIES[name].longest_input(read_config(str(model_folder(name)))) for name in names}
+    assert longest == {"bert": 128, "roberta": 128, "mpnet": 128, "t5": None}
 
 
 def test_a_config_with_fewer_layers_than_the_checkpoint(folder):
@@ -153,7 +153,7 @@ def test_a_config_with_more_layers_than_the_checkpoint(folder):
         load_as_saved(str(folder))
 
 
-def test_pickles_are_read_only_where_that_was_asked_for(folder):
+def test_pickles_are_read_only_if_allowed(folder):
     weights = load_file(folder / "model.safetensors")
     expected = load_as_saved(str(folder)).fingerprint
     (folder / "model.safetensors").unlink()
@@ -166,7 +166,7 @@ def test_pickles_are_read_only_where_that_was_asked_for(folder):
     assert load_classifier(str(folder), None, "ab", seed=0, allow_pickle=True).fingerprint == expected
 
 
-def test_a_pickle_that_runs_code_is_not_run_even_where_pickles_are_allowed(folder):
+def test_a_pickle_with_code_is_refused_even_if_pickles_are_allowed(folder):
     class Evil:
         def __reduce__(self):
             return (Path.write_text, (folder / "ran", "yes"))
@@ -178,7 +178,7 @@ def test_a_pickle_that_runs_code_is_not_run_even_where_pickles_are_allowed(folde
     assert not (folder / "ran").exists()
 
 
-def test_code_that_comes_with_a_model_is_never_run(folder):
+def test_code_that_ships_with_a_model_is_never_executed(folder):
     code = f"import pathlib\npathlib.Path({str(folder / 'ran')!r}).write_text('yes')\n"
     code += "from transformers import BertConfig, BertModel\n"
     code += "class Own(BertConfig):\n    model_type = 'own'\n"
@@ -189,7 +189,7 @@ def test_code_that_comes_with_a_model_is_never_run(folder):
     assert not (folder / "ran").exists()
 
 
-def test_a_decoder_without_padding_is_padded_with_its_end(tmp_path):
+def test_a_decoder_without_padding_token_uses_its_end_token(tmp_path):
     from transformers import LlamaConfig, LlamaForCausalLM
 
     tokenizer = tiny_tokenizer("roberta")
@@ -210,7 +210,7 @@ def test_a_decoder_without_padding_is_padded_with_its_end(tmp_path):
         assert torch.allclose(loaded.model(**alone).logits[0], loaded.model(**padded).logits[0], atol=1e-5)
 
 
-def test_constants_of_older_versions_are_no_layers(tmp_path):
+def test_constants_of_older_versions_are_ignored(tmp_path):
     model = build_twin(AutoConfig.for_model("gpt2"), FAMILIES["gpt2"], "lm")
     assert model is not None
     model.save_pretrained(tmp_path / "gpt2")
@@ -225,7 +225,7 @@ def test_constants_of_older_versions_are_no_layers(tmp_path):
         load_as_saved(str(tmp_path / "gpt2"))
 
 
-def test_a_class_that_transformers_does_not_know_loses_nothing_silently(folder, capsys, tmp_path):
+def test_weights_left_out_for_an_unknown_class_are_reported(folder, capsys, tmp_path):
     change(folder / "config.json", architectures=["MyOwnBert"])
     assert type(load_as_saved(str(folder)).model).__name__ == "BertModel"
     assert "2 weights of the checkpoint have no place in BertModel and are left out" in capsys.readouterr().err
@@ -233,7 +233,7 @@ def test_a_class_that_transformers_does_not_know_loses_nothing_silently(folder, 
     assert model is not None
     model.save_pretrained(tmp_path / "t5")
     build_twin_tokenizer().save_pretrained(tmp_path / "t5")
-    change(tmp_path / "t5" / "config.json", architectures=["T5WithLMHeadModel"])  # a name of old
+    change(tmp_path / "t5" / "config.json", architectures=["T5WithLMHeadModel"])  # an outdated class name
     assert type(load_as_saved(str(tmp_path / "t5")).model).__name__ == "T5ForConditionalGeneration"
 
 
@@ -242,7 +242,7 @@ def test_a_revision_of_a_folder(folder):
         load_as_saved(str(folder), "main")
 
 
-def test_an_encoder_alone_where_there_is_none(folder, tmp_path):
+def test_encoder_only_where_no_class_has_it(folder, tmp_path):
     with pytest.raises(UserError, match="--encoder-only"):
         load_as_saved(str(folder), encoder_only=True)
     model = build_twin(AutoConfig.for_model("bart"), FAMILIES["bart"])

@@ -1,4 +1,4 @@
-"""The built-in shapes, held against the published parameter counts of the checkpoints."""
+"""The built-in shapes have the published parameter counts of their checkpoints."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_parameters_are_as_published(kind, name: str, published: int) -> None:
     assert count(model) == published
     stored = built_in_facts(name)
     assert stored is not None
-    if kind is AutoModel:  # without a head, as what is stored
+    if kind is AutoModel:  # without a head, like the stored facts
         assert stored.parameters.total == published
     assert len(stored.parameters.layers) == config_of(name).num_hidden_layers
 
@@ -144,7 +144,7 @@ def test_names_with_organisation_case_and_alias(written: str, name: str) -> None
     assert config_of(written).to_dict() == config_of(name).to_dict()
 
 
-def test_each_call_gives_a_config_of_its_own() -> None:
+def test_each_call_gives_a_new_config() -> None:
     config_of("roberta-large").num_hidden_layers = 3
     assert config_of("roberta-large").num_hidden_layers == 24
 

@@ -1,4 +1,4 @@
-"""A cut model equals its parent with the other layers skipped, in a fresh process with stock transformers."""
+"""A cut model equals its parent with the dropped layers skipped, in a fresh process with stock transformers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def logits_with_layers_skipped(model: PreTrainedModel, family: Family, batch: di
 
 @pytest.fixture(scope="module")
 def fresh_logits(model_folder, tmp_path_factory):
-    """Cuts of four families, loaded in one fresh process by a program that shares nothing with our own proof."""
+    """Cuts of four families, loaded in one fresh process by a program that shares no code with our own proof."""
     folder = tmp_path_factory.mktemp("cuts")
     folders = {}
     for family in FAMILIES:
@@ -73,13 +73,13 @@ def test_fresh_process_gives_the_parents_logits_with_layers_skipped(fresh_logits
     model = parent.model
     batch = dict(parent.tokenizer(TEXTS, padding=True, return_tensors="pt"))
     expected = logits_with_layers_skipped(model, DESCRIPTIONS[family], batch, KEPT[cut])
-    found = fresh_logits[0][f"{family}/{cut}"]
+    logits = fresh_logits[0][f"{family}/{cut}"]
     if cut == "all":
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(logits, expected)
     else:
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-        whole = logits_with_layers_skipped(model, DESCRIPTIONS[family], batch, KEPT["all"])
-        assert np.abs(found - whole).max() > 1e-3, "the cut changed nothing: the test would prove nothing"
+        np.testing.assert_allclose(logits, expected, rtol=1e-4, atol=1e-5)
+        full = logits_with_layers_skipped(model, DESCRIPTIONS[family], batch, KEPT["all"])
+        assert np.abs(logits - full).max() > 1e-3, "the cut changed nothing: the test would prove nothing"
 
 
 @pytest.mark.slow
@@ -104,7 +104,7 @@ def test_t5_position_bias_moves_to_the_new_first_block(model_folder):
     assert old.abs().sum() > 0
 
 
-def test_a_bert_without_pooler_is_not_given_one(tmp_path):
+def test_a_bert_without_pooler_stays_without(tmp_path):
     model, tokenizer = tiny_model("bert")
     bare = BertModel(model.config, add_pooling_layer=False)  # type: ignore[arg-type]
     bare.save_pretrained(tmp_path / "bare")
@@ -127,36 +127,36 @@ def test_a_config_that_names_a_head_the_checkpoint_lacks(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def whole_t5(tmp_path_factory):
-    """An encoder-decoder whose language modelling head is not its embeddings, as FLAN-T5 has it."""
+def full_t5(tmp_path_factory):
+    """An encoder-decoder whose language modelling head is not tied to its embeddings, as in FLAN-T5."""
     folder = tmp_path_factory.mktemp("t5")
     tokenizer = tiny_tokenizer("t5")
     config = T5Config(
         vocab_size=len(tokenizer), d_model=32, d_ff=64, d_kv=8, num_heads=4, num_layers=LAYERS, num_decoder_layers=3,
     )  # fmt: skip
     config.decoder_start_token_id = 0
-    whole = T5ForConditionalGeneration(config).eval()
-    whole.lm_head.weight = torch.nn.Parameter(torch.randn_like(whole.lm_head.weight))
-    whole.save_pretrained(folder)
+    full = T5ForConditionalGeneration(config).eval()
+    full.lm_head.weight = torch.nn.Parameter(torch.randn_like(full.lm_head.weight))
+    full.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    return folder, whole
+    return folder, full
 
 
-def test_the_encoder_is_taken_out_of_a_whole_t5(whole_t5):
-    folder, whole = whole_t5
+def test_the_encoder_of_a_t5_is_loaded_alone(full_t5):
+    folder, full = full_t5
     batch = tiny_tokenizer("t5")(TEXTS, padding=True, return_tensors="pt")
     as_saved = load_as_saved(str(folder), encoder_only=True)
     classifier = load_classifier(str(folder), None, ("no", "yes"), seed=0)
     with torch.no_grad():
-        expected = whole.encoder(**batch).last_hidden_state
+        expected = full.encoder(**batch).last_hidden_state
         assert torch.equal(as_saved.model(**batch).last_hidden_state, expected)
         assert torch.equal(backbone(classifier.model)(**batch).last_hidden_state, expected)
     assert not [name for name, _ in keep_layers(as_saved, (2,)).model.named_parameters() if "decoder" in name]
 
 
 @pytest.mark.slow
-def test_encoder_and_decoder_are_cut_separately(cli, whole_t5, tmp_path):
-    folder, whole = whole_t5
+def test_encoder_and_decoder_are_cut_separately(cli, full_t5, tmp_path):
+    folder, full = full_t5
     found = cli("extract", folder, "--keep", "1,4", "--keep-decoder", "1-3", "--out", tmp_path / "cut")
     assert found.code == 0, found.err
     assert "decoder: kept 1-3, dropped none" in found.out
@@ -164,14 +164,14 @@ def test_encoder_and_decoder_are_cut_separately(cli, whole_t5, tmp_path):
     assert (record["kept"], record["kept_decoder"]) == ([1, 4], [1, 2, 3])
     assert record["proof"]["cache_difference"] < 1e-4  # more decoder than encoder layers, with the cache
     again = T5ForConditionalGeneration.from_pretrained(tmp_path / "cut")
-    assert torch.equal(again.lm_head.weight, whole.lm_head.weight)
+    assert torch.equal(again.lm_head.weight, full.lm_head.weight)
     assert not torch.equal(again.lm_head.weight, again.shared.weight)
 
 
-def test_wrong_wishes_about_decoders(cli, model_folder, whole_t5, tmp_path):
+def test_decoder_layers_that_do_not_exist(cli, model_folder, full_t5, tmp_path):
     bert = cli("extract", model_folder("bert"), "--keep", "1", "--keep-decoder", "1", "--out", tmp_path / "a")
-    both = cli("extract", whole_t5[0], "--keep", "1", "--keep-decoder", "1", "--encoder-only", "--out", tmp_path / "a")
-    many = cli("extract", whole_t5[0], "--keep", "1", "--keep-decoder", "4", "--out", tmp_path / "a")
+    both = cli("extract", full_t5[0], "--keep", "1", "--keep-decoder", "1", "--encoder-only", "--out", tmp_path / "a")
+    many = cli("extract", full_t5[0], "--keep", "1", "--keep-decoder", "4", "--out", tmp_path / "a")
     assert [found.code for found in (bert, both, many)] == [2, 2, 2]
     assert "no separate decoder" in bert.err
     assert "--keep-decoder: layer 4 does not exist" in many.err
@@ -193,7 +193,7 @@ def test_the_checkpoints_head_is_replaced_and_the_seed_decides_the_new_one(model
     assert torch.equal(first[body], other[body])
 
 
-def test_the_parent_stays_as_it_was(model_folder):
+def test_the_parent_is_not_changed(model_folder):
     parent = load_as_saved(str(model_folder("bert")))
     before = {name: weight.clone() for name, weight in parent.model.state_dict().items()}
     child = keep_layers(parent, (1, 2))
@@ -210,7 +210,7 @@ def test_layers_that_do_not_exist_are_refused(model_folder, kept, says):
         keep_layers(load_as_saved(str(model_folder("bert"))), kept)
 
 
-def test_saving_leaves_folders_of_others_alone(model_folder, tmp_path):
+def test_saving_does_not_replace_a_foreign_folder(model_folder, tmp_path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "thesis.tex").write_text("mine")
     loaded = load_as_saved(str(model_folder("bert")))

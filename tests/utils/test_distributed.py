@@ -1,4 +1,4 @@
-"""Two real processes on one command: the same scores, and training that goes the same way."""
+"""Two real processes on one command give the same scores and the same training as one."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from probescale.pipeline.validate import check
 pytestmark = pytest.mark.slow
 
 
-def launched(*command: object) -> subprocess.CompletedProcess[str]:
-    # Without a launcher's port that another test may have: --standalone finds a free one.
+def launch(*command: object) -> subprocess.CompletedProcess[str]:
+    # --standalone finds a free port; a fixed one may be in use by another test.
     start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    words = [*start, "--module", "probescale", *map(str, command)]
-    return subprocess.run(words, capture_output=True, text=True, timeout=600, env=os.environ | {"OMP_NUM_THREADS": "1"})
+    full = [*start, "--module", "probescale", *map(str, command)]
+    return subprocess.run(full, capture_output=True, text=True, timeout=600, env=os.environ | {"OMP_NUM_THREADS": "1"})
 
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory, model_folder, task_files):
-    """Run folders of one process and of two, each with a cache of its own."""
+    """Run folders of one process and of two, each with its own cache."""
     folder = tmp_path_factory.mktemp("processes")
     raw = {
         "model": {"source": str(model_folder("roberta")), "max_length": 32},
@@ -47,9 +47,9 @@ def both(tmp_path_factory, model_folder, task_files):
         patch.setenv("PROBESCALE_CACHE", str(folder / "cache-of-one"))
         run(check(raw), alone)
         patch.setenv("PROBESCALE_CACHE", str(folder / "cache-of-two"))
-        done = launched("run", folder / "config.yaml", "--out", together)
+        done = launch("run", folder / "config.yaml", "--out", together)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("model, scores and report") == 1  # one voice
+    assert done.stdout.count("model, scores and report") == 1  # only the main process prints
     return [alone, together]
 
 
@@ -62,8 +62,8 @@ def test_scores_are_the_same(both):
     assert one == two | {"provenance": one["provenance"]}  # the command
 
 
-def test_training_goes_the_same_way(both):
-    """Both see the same batches: what differs is the order in which numbers are added."""
+def test_training_is_the_same(both):
+    """Both see the same batches; only the order of additions differs."""
     one, two = (json.loads((run / "metrics.json").read_text()) for run in both)
     for model in ("original", "subnetwork"):
         assert len(one[model]["losses"]) == 5
@@ -72,13 +72,13 @@ def test_training_goes_the_same_way(both):
         assert one[model]["value"] == pytest.approx(two[model]["value"], abs=0.051)  # two of 40 rows
 
 
-def test_a_mistake_ends_all_processes_with_one_message(tmp_path):
-    done = launched("run", tmp_path / "nothing.yaml")
+def test_an_error_ends_all_processes_with_one_message(tmp_path):
+    done = launch("run", tmp_path / "nothing.yaml")
     assert done.returncode != 0
     assert done.stderr.count("nothing.yaml") == 1
 
 
-def test_a_study_spreads_its_cells_itself(both):
-    done = launched("study", both[0].parent / "config.yaml")
+def test_a_study_starts_its_own_processes(both):
+    done = launch("study", both[0].parent / "config.yaml")
     assert done.returncode != 0
     assert done.stderr.count("study.workers") == 1

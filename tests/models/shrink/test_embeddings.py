@@ -1,4 +1,4 @@
-"""Narrow embeddings: the same model where nothing is lost, near it where something is, and a stock folder."""
+"""Factorised embeddings: the same model at full width, close to it below, and a folder that stock classes load."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ NAMES = [
 
 
 def build(name: str, **changed: object) -> PreTrainedModel:
-    """Random weights, large enough that all of them matter; norms and biases are not what they start from."""
+    """Random weights, large enough that all of them matter; norms and biases differ from their initial values."""
     cls = getattr(transformers, name.split(",")[0])
     narrow = {"embedding_size": 24 if "narrow" in name else WIDTH} if "Electra" in name else {}
     set_seed(3)
@@ -78,10 +78,10 @@ def loaded(name: str, **changed: object) -> LoadedModel:
 
 
 def states(of: LoadedModel, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Before the first layer and behind each, at tokens that are no padding: (states, tokens, hidden)."""
+    """Hidden states before the first layer and after each, without padding: (states, tokens, hidden)."""
     with torch.no_grad():
-        found = backbone(of.model)(**inputs, output_hidden_states=True).hidden_states
-    return torch.stack(found)[:, inputs["attention_mask"].bool()]
+        hidden = backbone(of.model)(**inputs, output_hidden_states=True).hidden_states
+    return torch.stack(hidden)[:, inputs["attention_mask"].bool()]
 
 
 def inputs_of(of: LoadedModel) -> dict[str, torch.Tensor]:
@@ -133,10 +133,10 @@ def test_the_error_falls_with_the_width_and_with_counts():
     parent = loaded("RobertaModel")
     inputs = inputs_of(parent)
     counts = np.bincount(inputs["input_ids"].flatten().numpy(), minlength=350)
-    wanted = states(parent, inputs)[0]
+    expected = states(parent, inputs)[0]
 
     def error(rank: int, seen: np.ndarray | None) -> float:
-        return float((states(factorise_embeddings(parent, rank, seen), inputs)[0] - wanted).norm() / wanted.norm())
+        return float((states(factorise_embeddings(parent, rank, seen), inputs)[0] - expected).norm() / expected.norm())
 
     blind, seeing = ([error(rank, seen) for rank in (6, 12, 24, 31)] for seen in (None, counts))
     assert blind == sorted(blind, reverse=True)
@@ -145,7 +145,7 @@ def test_the_error_falls_with_the_width_and_with_counts():
     assert seeing[2] < 0.6 * blind[2]
 
 
-def test_pieces_around_every_text_count_whether_counted_or_not():
+def test_special_tokens_weigh_even_if_they_were_not_counted():
     parent = loaded("BertModel")
     ends = torch.tensor([parent.tokenizer("")["input_ids"]])
     with torch.no_grad():
@@ -153,12 +153,12 @@ def test_pieces_around_every_text_count_whether_counted_or_not():
     counts = np.zeros(350)
     counts[10:15] = 7
     inputs = {"input_ids": ends, "attention_mask": torch.ones_like(ends)}
-    wanted = states(parent, inputs)[0]
+    expected = states(parent, inputs)[0]
     fitted, blind = (states(factorise_embeddings(parent, 12, seen), inputs)[0] for seen in (counts, None))
-    assert (fitted - wanted).norm() < 0.2 * (blind - wanted).norm()
+    assert (fitted - expected).norm() < 0.2 * (blind - expected).norm()
 
 
-def test_roberta_positions_begin_behind_the_padding_token():
+def test_roberta_positions_begin_after_the_padding_token():
     parent = loaded("RobertaModel", pad_token_id=5)
     child = factorise_embeddings(parent, WIDTH)
     assert child.model.config.max_position_embeddings == 40 - 6
@@ -183,7 +183,7 @@ def test_settings_and_head_are_the_parents():
         assert child.fingerprint != parent.fingerprint
 
 
-def test_the_same_layers_cut_before_or_after():
+def test_layers_are_cut_before_or_after():
     parent, kept = loaded(f"Roberta{SENTENCE}"), (3, 1)
     one, two = keep_layers(factorise_embeddings(parent, 8), kept), factorise_embeddings(keep_layers(parent, kept), 8)
     assert type(one.model) is type(two.model)
@@ -201,24 +201,24 @@ def test_half_precision_stays():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_parameters_are_known_before(name):
+def test_parameters_are_counted_in_advance(name):
     parent = loaded(name)
     config = parent.model.config
     assert embedding_parameters(config, 350) == count_parameters(parent.model, parent.family).embeddings
     for rank in (2, 9, 24, WIDTH)[: 3 if "narrow" in name else 4]:
         child = factorise_embeddings(parent, rank)
-        found = count_parameters(child.model, child.family)
-        assert found.embeddings == embedding_parameters(config, 350, rank)
-        assert found.total == sum(p.numel() for p in child.model.parameters())
-        assert found.layers == count_parameters(parent.model, parent.family).layers
-        pieces = embedding_parameters(config, 351, rank) - embedding_parameters(config, 350, rank)
-        assert pieces == rank == parameters_per_token(child.model)
+        counted = count_parameters(child.model, child.family)
+        assert counted.embeddings == embedding_parameters(config, 350, rank)
+        assert counted.total == sum(p.numel() for p in child.model.parameters())
+        assert counted.layers == count_parameters(parent.model, parent.family).layers
+        per_token = embedding_parameters(config, 351, rank) - embedding_parameters(config, 350, rank)
+        assert per_token == rank == parameters_per_token(child.model)
 
 
 @pytest.mark.parametrize("head", ["none", "lm"])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_what_a_piece_costs(name, head):
-    """By another way: the same model with ten pieces more."""
+def test_parameters_of_one_token(name, head):
+    """Compared with the same model with ten more tokens."""
     family = FAMILIES[name]
     config = build_twin_config(AutoConfig.for_model(family.model_types[0]), family)
     if stock_class_name(family, config, head) is None:
@@ -230,7 +230,7 @@ def test_what_a_piece_costs(name, head):
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_says_whether_it_can(name):
+def test_every_family_says_whether_its_embeddings_can_change(name):
     family = FAMILIES[name]
     config = AutoConfig.for_model(family.model_types[0])
     can = name in ("bert", "roberta", "xlm-roberta", "camembert", "electra")
@@ -258,7 +258,7 @@ def test_wrong_widths(rank, hint):
     assert hint in refused.value.hint
 
 
-def test_heads_without_a_home():
+def test_heads_that_electra_does_not_have():
     for name in ("BertForMaskedLM", "RobertaForQuestionAnswering", "ElectraForPreTraining"):
         with pytest.raises(UserError, match=f"{name} has a head that no stock class with narrow embeddings has"):
             factorise_embeddings(loaded(name), 8)
@@ -283,7 +283,7 @@ def test_a_fresh_process_loads_it(tmp_path):
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_tokenizer_of_another_family_reads_alike_beside_it(tmp_path, own):
+def test_the_parents_tokenizer_stays_the_same_with_an_electra_model(tmp_path, own):
     parent = with_own_tokenizer(tmp_path) if own else loaded(f"Roberta{SENTENCE}", type_vocab_size=1)
     child = factorise_embeddings(parent, 8)
     write_model(child, tmp_path / "saved")
@@ -306,11 +306,11 @@ def with_own_tokenizer(folder: Path) -> LoadedModel:
 
 
 def sst2(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> tuple[np.ndarray, list[str]]:
-    """How often pieces occur in 2,000 sentences, and 30 others."""
+    """Token counts of 2,000 sentences, and 30 other sentences."""
     with real_data("sst2/train.tsv").open(encoding="utf-8") as file:
         texts = [row["sentence"] for row, _ in zip(csv.DictReader(file, delimiter="\t", quoting=3), range(2030))]  # noqa: B905
-    pieces = tokenize(tokenizer, texts[:2000], None, 128).fields["input_ids"]
-    return np.bincount(pieces, minlength=vocabulary), texts[2000:]
+    ids = tokenize(tokenizer, texts[:2000], None, 128).fields["input_ids"]
+    return np.bincount(ids, minlength=vocabulary), texts[2000:]
 
 
 @pytest.mark.real
@@ -320,8 +320,8 @@ def test_real_weights(name, rank, limit):
     parent = load_as_saved(str(real_weights(name)))
     counts, texts = sst2(parent.tokenizer, parent.model.config.vocab_size)
     batch = dict(parent.tokenizer(texts, padding=True, return_tensors="pt"))
-    wanted = states(parent, batch)[0]
+    expected = states(parent, batch)[0]
     blind, seeing = (factorise_embeddings(parent, rank, seen) for seen in (None, counts))
-    errors = [float((states(of, batch)[0] - wanted).norm() / wanted.norm()) for of in (blind, seeing)]
+    errors = [float((states(of, batch)[0] - expected).norm() / expected.norm()) for of in (blind, seeing)]
     assert errors[1] < limit
     assert errors[1] < errors[0]

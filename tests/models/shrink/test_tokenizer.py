@@ -1,4 +1,4 @@
-"""Vocabularies with something about them: what stays, what is refused, which settings follow the new numbers."""
+"""Special cases of trimming a vocabulary: required tokens, refusals, settings that hold token ids, real tokenizers."""
 
 from __future__ import annotations
 
@@ -58,26 +58,26 @@ def test_counting():
     assert counts == {"the": 3, "film": 3, "plot": 1}
     assert count_tokens(tokenizer, ["the " * 300])["the"] == 300  # longer than the tokenizer's 77
     assert count_tokens(tokenizer, []) == {}
-    note = summarise_vocabulary(tokenizer, trimmed("bert", 0).tokenizer, Counter({"the": 3, "a": 1}))
-    assert note == VocabularySummary(len(tokenizer), least("bert"), 0.25)
+    summary = summarise_vocabulary(tokenizer, trimmed("bert", 0).tokenizer, Counter({"the": 3, "a": 1}))
+    assert summary == VocabularySummary(len(tokenizer), least("bert"), 0.25)
     assert summarise_vocabulary(tokenizer, tokenizer, {}).covered == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_always_stays(kind):
+def test_required_tokens(kind):
     tokenizer = parent(kind).tokenizer
     vocab = tokenizer.get_vocab()
-    always = required_tokens(tokenizer)
-    stays = {piece for piece, number in vocab.items() if number in always}
-    assert set(tokenizer.all_special_tokens) <= stays
-    assert {str(added) for added in tokenizer.added_tokens_decoder.values()} <= stays
+    required = required_tokens(tokenizer)
+    kept = {token for token, number in vocab.items() if number in required}
+    assert set(tokenizer.all_special_tokens) <= kept
+    assert {str(added) for added in tokenizer.added_tokens_decoder.values()} <= kept
     if kind in BYTES:
-        assert set(pre_tokenizers.ByteLevel.alphabet()) <= stays
+        assert set(pre_tokenizers.ByteLevel.alphabet()) <= kept
     elif kind == "llama2":
-        assert {f"<0x{byte:02X}>" for byte in range(256)} <= stays
-    forms = {piece for character in "aeiou,." for piece in (character, f"##{character}")}
-    assert forms & vocab.keys() <= stays
-    assert always <= required_tokens(tokenizer, counted(kind))
+        assert {f"<0x{byte:02X}>" for byte in range(256)} <= kept
+    forms = {token for character in "aeiou,." for token in (character, f"##{character}")}
+    assert forms & vocab.keys() <= kept
+    assert required <= required_tokens(tokenizer, counted(kind))
     assert len(required_tokens(tokenizer, counted(kind))) <= least(kind)
 
 
@@ -90,39 +90,39 @@ def test_too_small():
         trim_vocabulary(parent("bert"), counted("bert"), least("bert") - 1)
 
 
-def test_a_large_limit_adds_nothing_that_no_text_has():
-    whole = trim_vocabulary(parent("bert"), counted("bert"), 100_000)
-    assert whole.tokenizer.get_vocab() == trimmed("bert").tokenizer.get_vocab()
-    assert "[unused0]" not in whole.tokenizer.get_vocab()
+def test_a_large_limit_adds_no_token_that_the_texts_lack():
+    large = trim_vocabulary(parent("bert"), counted("bert"), 100_000)
+    assert large.tokenizer.get_vocab() == trimmed("bert").tokenizer.get_vocab()
+    assert "[unused0]" not in large.tokenizer.get_vocab()
     vocabulary = TokenizerVocabulary(parent("bert").tokenizer)
-    assert {vocabulary.tokens[n] for n in vocabulary.characters} <= whole.tokenizer.get_vocab().keys()
+    assert {vocabulary.tokens[n] for n in vocabulary.characters} <= large.tokenizer.get_vocab().keys()
 
 
-def test_no_piece_without_what_it_is_merged_from():
-    """There are two ways to "abc"; only the one that is taken has to stay."""
+def test_a_token_is_kept_with_those_it_is_merged_from():
+    """There are two ways to merge "abc"; only the tokens of the one that BPE takes are needed."""
     merges = [("a", "b"), ("b", "c"), ("a", "bc"), ("ab", "c"), ("b", "ca")]
-    vocab = {piece: n for n, piece in enumerate(["a", "b", "c", "ab", "bc", "abc", "ca", "bca"])}
+    vocab = {token: n for n, token in enumerate(["a", "b", "c", "ab", "bc", "abc", "ca", "bca"])}
     backend = Tokenizer(models.BPE(vocab=vocab, merges=merges))
     vocabulary = TokenizerVocabulary(PreTrainedTokenizerFast(tokenizer_object=backend))
-    parts = {piece: {vocabulary.tokens[n] for n in vocabulary.merge_parts(number)} for piece, number in vocab.items()}
+    parts = {token: {vocabulary.tokens[n] for n in vocabulary.merge_parts(number)} for token, number in vocab.items()}
     assert parts["abc"] == {"a", "b", "c", "ab", "abc"}
-    assert parts["bca"] == parts["ca"] == set()  # no merge leads there
-    assert all((piece in made) == (backend.encode(piece).tokens == [piece]) for piece, made in parts.items())
+    assert parts["bca"] == parts["ca"] == set()  # no merge builds them
+    assert all((token in steps) == (backend.encode(token).tokens == [token]) for token, steps in parts.items())
 
 
-def test_unknown_characters_do_not_become_cheaper():
-    """Their price is that of the least likely piece and 10; with a lower one another reading would win."""
-    scored = [("zzz", -8.0), ("<unk>", 0.0), *((piece, -9.0) for piece in ("XY", "a", "b", "c"))]
+def test_unknown_characters_keep_their_score():
+    """It is the score of the least likely token minus 10; with a better one another segmentation would win."""
+    scored = [("zzz", -8.0), ("<unk>", 0.0), *((token, -9.0) for token in ("XY", "a", "b", "c"))]
     scored += [("Yabc", -5.0), ("zz", -50.0)]
     fast = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.Unigram(vocab=scored, unk_id=1)))
     vocabulary = TokenizerVocabulary(fast)
     counts = count_tokens(fast, ["XYabc", "Yabc"])
     assert counts == {"XY": 1, "a": 1, "b": 1, "c": 1, "Yabc": 1}
-    kept = required_tokens(fast, counts) | {vocabulary.ids[piece] for piece in counts}
-    for dropped, found in [({"zzz"}, ["XY", "a", "b", "c"]), ({"zzz", "zz"}, ["X", "Yabc"])]:
-        stay = sorted(kept - {vocabulary.ids[piece] for piece in dropped})
+    kept = required_tokens(fast, counts) | {vocabulary.ids[token] for token in counts}
+    for dropped, expected in [({"zzz"}, ["XY", "a", "b", "c"]), ({"zzz", "zz"}, ["X", "Yabc"])]:
+        stay = sorted(kept - {vocabulary.ids[token] for token in dropped})
         smaller = Tokenizer.from_str(json.dumps(vocabulary.restrict({n: at for at, n in enumerate(stay)})))
-        assert smaller.encode("XYabc").tokens == found
+        assert smaller.encode("XYabc").tokens == expected
         assert smaller.encode("?").ids == [0]
 
 
@@ -132,8 +132,8 @@ def test_unknown_characters_do_not_become_cheaper():
     texts=st.lists(st.text("abc", min_size=1, max_size=12), min_size=1, max_size=6),
     kept=st.integers(1, 6),
 )
-def test_merges_of_kept_pieces_are_complete(corpus, texts, kept):
-    """By brute force: few letters, so that pieces overlap in every way."""
+def test_merges_of_kept_tokens_are_complete(corpus, texts, kept):
+    """By brute force: few letters, so that tokens overlap in every way."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.train_from_iterator(corpus * 2, trainers.BpeTrainer(vocab_size=40, initial_alphabet=["a", "b", "c"]))
     vocabulary = TokenizerVocabulary(PreTrainedTokenizerFast(tokenizer_object=tokenizer))
@@ -142,14 +142,14 @@ def test_merges_of_kept_pieces_are_complete(corpus, texts, kept):
     new = {number: at for at, number in enumerate(sorted(chosen))}
     smaller = Tokenizer.from_str(json.dumps(vocabulary.restrict(new)))
     for text in (*corpus, *texts, "".join(texts)):
-        found = tokenizer.encode(text).tokens
-        if {vocabulary.ids[piece] for piece in found} <= chosen:
-            assert smaller.encode(text).tokens == found
+        expected = tokenizer.encode(text).tokens
+        if {vocabulary.ids[token] for token in expected} <= chosen:
+            assert smaller.encode(text).tokens == expected
         assert "".join(smaller.encode(text).tokens) == text
 
 
 def test_suffixes_and_prefixes_of_byte_pairs():
-    """CLIP marks the end of a word, others mark what goes on."""
+    """CLIP marks the end of a word, others mark its continuation."""
     for options, before in [
         ({"end_of_word_suffix": "</w>"}, pre_tokenizers.Whitespace()),
         ({"continuing_subword_prefix": "##"}, pre_tokenizers.Whitespace()),
@@ -160,7 +160,7 @@ def test_suffixes_and_prefixes_of_byte_pairs():
         fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
         vocabulary = TokenizerVocabulary(fast)
         counts = count_tokens(fast, TEXTS[:4])
-        chosen = set(required_tokens(fast, counts)) | {vocabulary.ids[piece] for piece in counts}
+        chosen = set(required_tokens(fast, counts)) | {vocabulary.ids[token] for token in counts}
         chosen = chosen.union(*(vocabulary.merge_parts(number) for number in chosen))
         assert len(chosen) < len(vocabulary.tokens)
         smaller = Tokenizer.from_str(json.dumps(vocabulary.restrict({n: at for at, n in enumerate(sorted(chosen))})))
@@ -169,8 +169,8 @@ def test_suffixes_and_prefixes_of_byte_pairs():
 
 
 @pytest.mark.parametrize("name", ["roberta", "xlm-roberta", "camembert"])
-def test_positions_begin_behind_the_padding_piece(name):
-    """Its number is also the place where positions begin, so nothing before it may go."""
+def test_positions_begin_after_the_padding_token(name):
+    """Its id is also the offset of positions, so no token before it may be dropped."""
     assert FAMILIES[name].positions_after_padding
     vocab, merges = byte_pairs("<s>", "nobody writes this", "nor this", "<pad>", "</s>", "<unk>", "<mask>")
     tokenizer = transformers.RobertaTokenizer(vocab=vocab, merges=merges)
@@ -183,8 +183,8 @@ def test_positions_begin_behind_the_padding_piece(name):
     same_answers(loaded, after, TEXTS[:4])
 
 
-def test_special_pieces_without_a_row_stay_without():
-    """As load_tokenizer allows: a special piece that the tokenizer knows and the model does not."""
+def test_special_tokens_without_an_embedding_stay_without():
+    """load_tokenizer allows a special token that has no embedding in the model."""
     tokenizer, _, ids = classifier()
     tokenizer.add_special_tokens({"extra_special_tokens": ["[NEW]"]})  # type: ignore[arg-type]
     config = AutoConfig.for_model("bert", **(SIZE | ids | {"vocab_size": len(tokenizer) - 1}))
@@ -193,8 +193,8 @@ def test_special_pieces_without_a_row_stay_without():
     assert after.tokenizer.convert_tokens_to_ids("[NEW]") == after.model.config.vocab_size == len(after.tokenizer) - 1
 
 
-def test_numbers_that_name_no_piece_stay():
-    """GPT-2's config names piece 50256 as its end, however few pieces there are."""
+def test_ids_without_a_token_stay():
+    """GPT-2's config has 50256 as its end token, however small the vocabulary."""
     loaded = parent("gpt2")
     config = AutoConfig.for_model("gpt2", **(SIZE | {"vocab_size": len(loaded.tokenizer)}))
     other = LoadedModel(transformers.GPT2Model(config).eval(), loaded.tokenizer, loaded.family, "", "")
@@ -202,34 +202,34 @@ def test_numbers_that_name_no_piece_stay():
     assert trim_vocabulary(other, counted("gpt2")).model.config.bos_token_id == 50256
 
 
-def test_words_that_must_not_be_written():
+def test_suppressed_tokens_and_bad_words_are_renumbered():
     loaded = trim_vocabulary(parent("gpt2"), counted("gpt2"))  # a copy, to be changed
     vocab = loaded.tokenizer.get_vocab()
     settings = cast("Any", loaded.model.generation_config)
     settings.suppress_tokens = [vocab["a"], vocab["Ġthe"]]
     settings.bad_words_ids = [[vocab["a"], vocab["b"]], [vocab["Ġthe"]]]
-    found = trim_vocabulary(loaded, Counter())
-    now = found.tokenizer.get_vocab()
+    trimmed_again = trim_vocabulary(loaded, Counter())
+    now = trimmed_again.tokenizer.get_vocab()
     assert "Ġthe" not in now
-    assert cast("Any", found.model.generation_config).suppress_tokens == [now["a"]]
-    assert cast("Any", found.model.generation_config).bad_words_ids == [[now["a"], now["b"]]]
+    assert cast("Any", trimmed_again.model.generation_config).suppress_tokens == [now["a"]]
+    assert cast("Any", trimmed_again.model.generation_config).bad_words_ids == [[now["a"], now["b"]]]
 
 
-def test_generation_goes_on():
+def test_generation_still_works():
     after = trimmed("llama2", 25)
     ids = after.tokenizer("the film was", return_tensors="pt")["input_ids"]
     options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 2}
-    made = [cast("Any", after.model).generate(ids, use_cache=use, **options) for use in (True, False)]
-    assert torch.equal(made[0], made[1])
-    assert made[0].max() < len(after.tokenizer)
+    generated = [cast("Any", after.model).generate(ids, use_cache=use, **options) for use in (True, False)]
+    assert torch.equal(generated[0], generated[1])
+    assert generated[0].max() < len(after.tokenizer)
 
 
-def test_layers_and_pieces_in_either_order():
+def test_layers_and_tokens_are_cut_in_either_order():
     before = parent("roberta")
-    one = keep_layers(trim_vocabulary(before, counted("roberta")), (2,))
+    first = keep_layers(trim_vocabulary(before, counted("roberta")), (2,))
     other = trim_vocabulary(keep_layers(before, (2,)), counted("roberta"))
-    assert one.fingerprint == other.fingerprint
-    for name, weight in one.model.state_dict().items():
+    assert first.fingerprint == other.fingerprint
+    for name, weight in first.model.state_dict().items():
         assert torch.equal(weight, other.model.state_dict()[name])
 
 
@@ -241,8 +241,8 @@ def test_half_precision_stays_half():
     assert {parameter.dtype for parameter in after.model.parameters()} == {torch.bfloat16}
 
 
-def test_a_class_that_builds_itself_anew_is_saved_as_the_plain_one(tmp_path):
-    """BertTokenizer knows one way to split words; a tokenizer with another way would change when it is loaded."""
+def test_a_class_that_rebuilds_its_parts_is_saved_as_the_plain_class(tmp_path):
+    """BertTokenizer always sets its own pre-tokenizer; a tokenizer with another one would change when it is loaded."""
     loaded = parent("classifier")
     tokenizer = bert()[0]
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
@@ -260,8 +260,8 @@ def test_a_class_that_builds_itself_anew_is_saved_as_the_plain_one(tmp_path):
     assert tokens(after, "good, film") == tokens(changed, "good, film")
 
 
-def test_a_tokenizer_that_does_not_come_back_is_refused():
-    """A special piece that the settings name and the file lacks is added on loading."""
+def test_a_tokenizer_that_changes_on_loading_is_refused():
+    """A special token that the settings name but the file lacks is added on loading."""
     tokenizer = bert()[0]
     data = TokenizerVocabulary(tokenizer).data
     data["added_tokens"] = []

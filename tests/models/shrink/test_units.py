@@ -1,4 +1,4 @@
-"""A model without some feed-forward units equals its parent with those units held at their mean, or silenced."""
+"""A model without some feed-forward units equals its parent with those units fixed at their mean, or at zero."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def loaded(name: str, head: Head = "none") -> LoadedModel:
     return LoadedModel(model, tokenizer, find_family(model.config), name, "")
 
 
-def drawn(of: LoadedModel, seed: int = 0) -> list[np.ndarray]:
+def random_values(of: LoadedModel, seed: int = 0) -> list[np.ndarray]:
+    """One value for every unit of every layer."""
     rng = np.random.default_rng(seed)
     return [rng.normal(size=count_units(of.model, of.family)) for _ in range(of.layers)]
 
@@ -58,8 +59,10 @@ def states(model: PreTrainedModel, inputs: dict[str, torch.Tensor]) -> torch.Ten
 
 
 @contextmanager
-def held(of: LoadedModel, count: int, scores: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> Iterator[None]:
-    """The independent route: all units but the best have these values in the parent, whatever the input."""
+def units_fixed(
+    of: LoadedModel, count: int, scores: Sequence[np.ndarray], values: Sequence[np.ndarray]
+) -> Iterator[None]:
+    """The independent route: in the parent, all units but the best have these values, whatever the input."""
 
     def hold(number: int):
         dropped = np.argsort(-scores[number])[count:]
@@ -71,28 +74,28 @@ def held(of: LoadedModel, count: int, scores: Sequence[np.ndarray], values: Sequ
 
         return hook
 
-    outs = [block.get_submodule(of.family.stack.feed_forward_output) for block in of.family.layers(of.model)]
-    with removing_hooks([out.register_forward_pre_hook(hold(number)) for number, out in enumerate(outs)]):
+    projections = [block.get_submodule(of.family.stack.feed_forward_output) for block in of.family.layers(of.model)]
+    with removing_hooks([out.register_forward_pre_hook(hold(number)) for number, out in enumerate(projections)]):
         yield
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_cut_is_the_parent_with_units_held(name):
+def test_the_cut_equals_the_parent_with_units_fixed(name):
     parent = loaded(name)
     before = {key: weight.clone() for key, weight in parent.model.state_dict().items()}
     inputs = example_inputs(parent.model, parent.family)
-    scores, means = drawn(parent), drawn(parent, 1)
+    scores, means = random_values(parent), random_values(parent, 1)
     out = parent.family.layers(parent.model)[0].get_submodule(parent.family.stack.feed_forward_output)
     folded = getattr(out, "bias", None) is not None
-    whole = states(parent.model, inputs)
-    with held(parent, KEPT, scores, means if folded else [0 * row for row in means]):
-        wanted = states(parent.model, inputs)
-    assert (wanted - whole).abs().max() > 1e-2, "the cut changed nothing: the test would prove nothing"
+    full = states(parent.model, inputs)
+    with units_fixed(parent, KEPT, scores, means if folded else [0 * row for row in means]):
+        expected = states(parent.model, inputs)
+    assert (expected - full).abs().max() > 1e-2, "the cut changed nothing: the test would prove nothing"
 
     child = keep_units(parent, KEPT, scores, means)
 
     assert type(child.model) is type(parent.model)
-    torch.testing.assert_close(states(child.model, inputs), wanted, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(states(child.model, inputs), expected, atol=1e-5, rtol=1e-4)
     assert all(torch.equal(before[key], weight) for key, weight in parent.model.state_dict().items())
     assert getattr(child.model.config, parent.family.stack.width_setting) == KEPT
     assert count_units(child.model, child.family) == KEPT
@@ -101,28 +104,28 @@ def test_the_cut_is_the_parent_with_units_held(name):
     assert [a - b for a, b in zip(old, new, strict=True)] == [lost] * parent.layers
 
 
-def test_without_means_dropped_units_are_silent():
+def test_without_means_dropped_units_are_zero():
     parent = loaded("bert")
     inputs = example_inputs(parent.model, parent.family)
-    scores = drawn(parent)
-    with held(parent, KEPT, scores, [0 * row for row in scores]):
-        wanted = states(parent.model, inputs)
-    torch.testing.assert_close(states(keep_units(parent, KEPT, scores).model, inputs), wanted, atol=1e-5, rtol=1e-4)
+    scores = random_values(parent)
+    with units_fixed(parent, KEPT, scores, [0 * row for row in scores]):
+        expected = states(parent.model, inputs)
+    torch.testing.assert_close(states(keep_units(parent, KEPT, scores).model, inputs), expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "gpt2"])
-def test_all_units_are_the_same_model(name):
+def test_keeping_all_units_changes_nothing(name):
     parent = loaded(name)
-    child = keep_units(parent, UNITS, drawn(parent), drawn(parent, 1))
+    child = keep_units(parent, UNITS, random_values(parent), random_values(parent, 1))
     other = child.model.state_dict()
     assert all(torch.equal(weight, other[key]) for key, weight in parent.model.state_dict().items())
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "t5, gated", "gpt2", "bart", "opt"])
-def test_scores_are_of_real_tokens(name):
-    """By another way: one text at a time, without padding."""
+def test_scores_leave_padding_out(name):
+    """Compared with one text at a time, without padding."""
     parent = loaded(name)
-    found = score_units(parent, TEXTS, batch_tokens=16)
+    statistics = score_units(parent, TEXTS, batch_tokens=16)
     seen: list[torch.Tensor] = []
     out = parent.family.layers(parent.model)[1].get_submodule(parent.family.stack.feed_forward_output)
     with removing_hooks([out.register_forward_pre_hook(lambda _m, args: seen.append(args[0].flatten(0, -2)))]):
@@ -132,37 +135,37 @@ def test_scores_are_of_real_tokens(name):
     assert len(real) == sum(len(text.split()) for text in TEXTS)
     weight = out.get_parameter("weight").detach().double()
     size = real.square().mean(0).sqrt() * weight.norm(dim=1 if name == "gpt2" else 0)
-    np.testing.assert_allclose(found.scores[1], size.numpy(), rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found.means[1], real.mean(0).numpy(), rtol=1e-4, atol=1e-6)
-    assert len(found.scores) == len(found.means) == parent.layers
+    np.testing.assert_allclose(statistics.scores[1], size.numpy(), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(statistics.means[1], real.mean(0).numpy(), rtol=1e-4, atol=1e-6)
+    assert len(statistics.scores) == len(statistics.means) == parent.layers
 
 
 def test_pairs_count_too():
     parent = loaded("bert")
-    one, two = score_units(parent, TEXTS), score_units(parent, TEXTS, TEXTS[::-1])
-    assert not np.allclose(one.means[0], two.means[0])
+    texts, pairs = score_units(parent, TEXTS), score_units(parent, TEXTS, TEXTS[::-1])
+    assert not np.allclose(texts.means[0], pairs.means[0])
 
 
 def test_the_best_units_lose_least():
     parent = loaded("bert")
-    found = score_units(parent, TEXTS)
+    statistics = score_units(parent, TEXTS)
     batch = dict(parent.tokenizer(TEXTS[0], return_tensors="pt"))
-    whole = states(parent.model, batch)
-    worst = [-row for row in found.scores]
-    good, bad = (states(keep_units(parent, 48, s, found.means).model, batch) for s in (found.scores, worst))
-    assert (good - whole).norm() < (bad - whole).norm()
+    full = states(parent.model, batch)
+    worst = [-row for row in statistics.scores]
+    good, bad = (states(keep_units(parent, 48, s, statistics.means).model, batch) for s in (statistics.scores, worst))
+    assert (good - full).norm() < (bad - full).norm()
 
 
 def test_layers_and_units_in_either_order():
     parent, kept = loaded("bert", "sentence"), (4, 2)
-    scores, means = drawn(parent), drawn(parent, 1)
-    one = keep_layers(keep_units(parent, KEPT, scores, means), kept)
-    two = keep_units(keep_layers(parent, kept), KEPT, [scores[n - 1] for n in kept], [means[n - 1] for n in kept])
-    assert one.fingerprint == two.fingerprint
+    scores, means = random_values(parent), random_values(parent, 1)
+    first = keep_layers(keep_units(parent, KEPT, scores, means), kept)
+    second = keep_units(keep_layers(parent, kept), KEPT, [scores[n - 1] for n in kept], [means[n - 1] for n in kept])
+    assert first.fingerprint == second.fingerprint
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_family_says_whether_units_can_go(name):
+def test_every_family_says_whether_its_width_can_change(name):
     family = FAMILIES[name]
     assert (why_width_is_fixed(family) == "") is (name not in FUSED)
     if name in FUSED:
@@ -171,7 +174,7 @@ def test_every_family_says_whether_units_can_go(name):
             count_units(empty, family)
 
 
-def test_a_type_that_nobody_described():
+def test_a_detected_family_keeps_its_width():
     assert "are not described" in why_width_is_fixed(find_family(AutoConfig.for_model("olmo2")))
 
 
@@ -186,12 +189,12 @@ def test_a_decoder_of_the_same_width():
 def test_wrong_counts(count):
     parent = loaded("bert")
     with pytest.raises(UserError, match=f"{count} feed-forward units cannot be kept: a layer of this model has 64"):
-        keep_units(parent, count, drawn(parent))
+        keep_units(parent, count, random_values(parent))
 
 
 def test_scores_of_another_model_and_no_texts():
     parent = loaded("bert")
-    good = drawn(parent)
+    good = random_values(parent)
     for scores, means in [(good[:2], None), ([row[:3] for row in good], None), (good, good[1:])]:
         with pytest.raises(UserError, match="4 layers with one value for each of 64 units"):
             keep_units(parent, KEPT, scores, means)
@@ -202,8 +205,8 @@ def test_scores_of_another_model_and_no_texts():
 @pytest.mark.slow
 def test_a_fresh_process_loads_it(tmp_path):
     parent = loaded("bert", "sentence")
-    found = score_units(parent, TEXTS)
-    child = keep_units(parent, KEPT, found.scores, found.means)
+    statistics = score_units(parent, TEXTS)
+    child = keep_units(parent, KEPT, statistics.scores, statistics.means)
     save_model(child, {"width": KEPT}, tmp_path / "saved")
     record = json.loads((tmp_path / "saved" / "probescale.json").read_text())
     assert record["proof"]["to_the_bit"]
@@ -216,14 +219,14 @@ def test_a_fresh_process_loads_it(tmp_path):
 @pytest.mark.real
 @pytest.mark.slow
 def test_real_weights():
-    """Three quarters of the units, the means of the others: nearer to the parent than silence, or other units."""
+    """Three quarters of the units with the means of the others are closer to the parent than zeros, or other units."""
     parent = load_as_saved(str(real_weights("minilm")))
     texts = ["a charming and often affecting journey .", "unflinchingly bleak and desperate", "What is it about ?"]
-    found = score_units(parent, texts)
+    statistics = score_units(parent, texts)
     count = count_units(parent.model, parent.family) * 3 // 4
     batch = dict(parent.tokenizer(texts[0], return_tensors="pt"))
-    whole = states(parent.model, batch)
-    ways = [(found.scores, found.means), (found.scores, None), (drawn(parent), found.means)]
-    errors = [float((states(keep_units(parent, count, *way).model, batch) - whole).norm()) for way in ways]
+    full = states(parent.model, batch)
+    ways = [(statistics.scores, statistics.means), (statistics.scores, None), (random_values(parent), statistics.means)]
+    errors = [float((states(keep_units(parent, count, *way).model, batch) - full).norm()) for way in ways]
     assert errors[0] < errors[1]
     assert errors[0] < 0.5 * errors[2]

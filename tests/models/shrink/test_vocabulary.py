@@ -1,4 +1,4 @@
-"""A trimmed vocabulary reads any text, reads texts of its pieces as before, and the model answers to them as before."""
+"""A trimmed tokenizer encodes any text, and texts of its tokens as before; the outputs for them do not change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from probescale.models.tokenizers import tokenizer_fingerprint
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_texts_are_read_and_answered_as_before(kind):
+def test_token_ids_and_outputs_of_the_texts_do_not_change(kind):
     before, after = parent(kind), trimmed(kind)
     weights = {name: weight.clone() for name, weight in before.model.state_dict().items()}
     fingerprint = tokenizer_fingerprint(before.tokenizer)
@@ -81,18 +81,18 @@ def test_the_same_settings(kind):
                 assert ([old[n] for n in now] if isinstance(value, list) else old[now]) == value, name
     assert [n for n, _ in before.model.named_parameters()] == [
         n for n, _ in after.model.named_parameters()
-    ]  # tied alike
+    ]  # with the same ties
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_parameters_fall_by_the_rows(kind):
+def test_parameters_of_dropped_tokens_are_gone(kind):
     before, after = parent(kind), trimmed(kind, 25)
     rows = before.model.config.vocab_size
-    numbers = sum(p.numel() // rows for p in before.model.parameters() if rows in p.shape)
-    one, other = (count_parameters(loaded.model, loaded.family) for loaded in (before, after))
-    assert one.total - other.total == numbers * (rows - after.model.config.vocab_size)
-    assert one.layers == other.layers
-    assert one.embeddings > other.embeddings
+    per_token = sum(p.numel() // rows for p in before.model.parameters() if rows in p.shape)
+    old, new = (count_parameters(loaded.model, loaded.family) for loaded in (before, after))
+    assert old.total - new.total == per_token * (rows - after.model.config.vocab_size)
+    assert old.layers == new.layers
+    assert old.embeddings > new.embeddings
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,12 +103,12 @@ def test_parameters_fall_by_the_rows(kind):
 @example(text="a" * 150)
 def test_any_text_still_encodes(kind, text):
     before = parent(kind)
-    pieces = tokens(before, text)
+    expected = tokens(before, text)
     for after in (trimmed(kind), trimmed(kind, 0), trimmed(kind, 25)):
         numbers = after.tokenizer(text)["input_ids"]
         assert all(0 <= number < after.model.config.vocab_size for number in numbers)
-        if set(pieces) <= after.tokenizer.get_vocab().keys():
-            assert tokens(after, text) == pieces
+        if set(expected) <= after.tokenizer.get_vocab().keys():
+            assert tokens(after, text) == expected
         if kind in BYTES:
             assert cast("str", after.tokenizer.decode(numbers, skip_special_tokens=True)) == text
         elif kind == "llama2":
@@ -117,7 +117,7 @@ def test_any_text_still_encodes(kind, text):
 
 @pytest.mark.parametrize("kind", ["bert", "mpnet", "t5", "xlm_roberta"])
 def test_no_character_of_the_texts_becomes_unknown(kind):
-    """However small the limit: here nothing but what always stays."""
+    """However small the limit: here only required tokens are kept."""
     before, after = parent(kind), trimmed(kind, 0)
     unknown = str(before.tokenizer.unk_token)
     for text in TEXTS:
@@ -125,8 +125,8 @@ def test_no_character_of_the_texts_becomes_unknown(kind):
     assert "“" in after.tokenizer.get_vocab()
 
 
-def test_what_becomes_unknown():
-    """Only characters that are in no counted text and not in ASCII, and only where the limit asks for it."""
+def test_which_characters_become_unknown():
+    """Only those that occur in no text and are not ASCII, and only where the limit requires it."""
     before, foreign = parent("bert"), "这 größere naïvest ~"
     assert "[UNK]" not in tokens(before, foreign)
     assert tokens(trimmed("bert"), foreign).count("[UNK]") == 0
@@ -137,29 +137,29 @@ def test_what_becomes_unknown():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("room", [0, 1, 25])
 def test_the_limit_holds(kind, room):
-    whole, found = len(trimmed(kind).tokenizer), len(trimmed(kind, room).tokenizer)
-    assert found <= min(least(kind) + room, whole)
-    parts = "merges" in TokenizerVocabulary(parent(kind).tokenizer).model  # a piece may not come alone
-    assert parts or found == min(least(kind) + room, whole)
+    unlimited, limited = len(trimmed(kind).tokenizer), len(trimmed(kind, room).tokenizer)
+    assert limited <= min(least(kind) + room, unlimited)
+    merges = "merges" in TokenizerVocabulary(parent(kind).tokenizer).model  # a token may need others
+    assert merges or limited == min(least(kind) + room, unlimited)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_frequent_pieces_come_first(kind):
-    stay = set(trimmed(kind, 0).tokenizer.get_vocab())
-    more = set(trimmed(kind, 25).tokenizer.get_vocab()) - stay
+def test_frequent_tokens_come_first(kind):
+    required = set(trimmed(kind, 0).tokenizer.get_vocab())
+    more = set(trimmed(kind, 25).tokenizer.get_vocab()) - required
     counts, vocabulary = counted(kind), TokenizerVocabulary(parent(kind).tokenizer)
-    dropped = [piece for piece in counts if piece not in more | stay]
+    dropped = [token for token in counts if token not in more | required]
     by_choice = [p for p in more if counts[p]]
     assert by_choice
     if vocabulary.model["type"] != "BPE":
         assert min((counts[p] for p in more), default=0) >= max((counts[p] for p in dropped), default=0)
-    merged = {vocabulary.tokens[n] for piece in by_choice for n in vocabulary.merge_parts(vocabulary.ids[piece])}
+    merged = {vocabulary.tokens[n] for token in by_choice for n in vocabulary.merge_parts(vocabulary.ids[token])}
     assert more <= merged | set(by_choice) | {vocabulary.tokens[n] for n in vocabulary.characters}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("room", [None, 25])
-def test_twice_is_once(kind, room):
+def test_trimming_twice_changes_nothing(kind, room):
     once = trimmed(kind, room)
     twice = trim_vocabulary(once, counted(kind), None if room is None else least(kind) + room)
     assert tokenizer_fingerprint(twice.tokenizer) == tokenizer_fingerprint(once.tokenizer)
@@ -191,19 +191,19 @@ def test_saved_and_proved(tmp_path):
 
 @pytest.mark.slow
 def test_every_kind_is_the_same_in_a_fresh_process(tmp_path):
-    checks = []
+    jobs = []
     for kind in KINDS:
         after = trimmed(kind, 25)
         params = count_parameters(after.model, after.family).total
-        checks.append(prepare_proof(after, compute_own_reference(after.model, after.family), params, tmp_path / kind))
+        jobs.append(prepare_proof(after, compute_own_reference(after.model, after.family), params, tmp_path / kind))
         write_model(after, tmp_path / kind)
-    for kind, proof in zip(KINDS, prove_folders(checks), strict=True):
+    for kind, proof in zip(KINDS, prove_folders(jobs), strict=True):
         assert isinstance(proof, Proof), (kind, proof)
         assert proof.to_the_bit, kind
 
 
-def test_stock_classes_answer_alike(tmp_path):
-    """Saved as it is, and loaded by the names that everybody uses."""
+def test_stock_classes_give_the_same_logits(tmp_path):
+    """Saved with save_pretrained, and loaded with the Auto classes."""
     after = trimmed("classifier", 25)
     after.model.save_pretrained(tmp_path)
     after.tokenizer.save_pretrained(tmp_path)
