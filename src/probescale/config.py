@@ -80,23 +80,23 @@ Data = Annotated[DataConfig, BeforeValidator(_source_alone)]
 
 class ProbeConfig(Section):
     name: Name = Field(description="Name of the property, as it appears in scores and tables.")
-    weight: float | None = Field(default=None, ge=0, le=10**9, description="w(p,T) of Eq. 1. All left out: 1/m each.")
+    weight: float | None = Field(default=None, ge=0, le=10**9, description="w(p,T) of Eq. 1. By default 1/m for each.")
     pooling: Pooling = Field(
         default="auto",
-        description="State that is probed: cls, sep (between two texts), mean, max or last of all tokens; for tagging, "
-        "each word's first piece (token) or the mean of its pieces (token_mean). auto: the family's own; token for "
-        "the task's own tags.",
+        description="Which state is probed: cls, sep (between two texts), mean, max or last of all tokens; for "
+        "tagging, the first token of each word (token) or the mean of its tokens (token_mean). auto: the "
+        "family's default; token for the task's own tags.",
     )
     target: ProbeTarget = Field(
         default="class",
-        description="class: one label a row; multi: several (a list, or text with | ; , between); number: a quantity. "
-        "Without data of its own, a probe predicts what the task does.",
+        description="class: one label per row; multi: several (a list, or a text separated by | ; ,); number: a "
+        "number. A probe without its own data predicts what the task predicts.",
     )
     property: str | None = Field(
-        default=None, description="Made from the texts, without labels; see `probescale list properties`."
+        default=None, description="A property of the texts that needs no labels; see `probescale list properties`."
     )
     data: Data | None = Field(
-        default=None, description="Labelled data of the property. Left out: the task's own train data."
+        default=None, description="Labelled data of the property. By default the task's train data."
     )
 
     @model_validator(mode="after")
@@ -112,11 +112,11 @@ class ProbeConfig(Section):
 
 
 class UnlabelledConfig(Section):
-    source: Source = Field(description="File (also .txt with a text a line), hub name, or pypi: source, as for train.")
+    source: Source = Field(description="File (also .txt, one text per line), hub name, or pypi: source, as for train.")
     split: str | None = Field(default=None, description="Split of a hub data set.")
-    text: Column = Field(default="text", description="Column of the text; not of .txt.")
+    text: Column = Field(default="text", description="Column of the text; not needed for .txt.")
     pair: str | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
-    most: Int | None = Field(default=None, ge=1, description="Use at most this many, drawn with the seed.")
+    most: Int | None = Field(default=None, ge=1, description="Use at most this many texts, drawn with the seed.")
 
 
 Unlabelled = Annotated[UnlabelledConfig, BeforeValidator(_source_alone)]
@@ -126,26 +126,26 @@ class TaskConfig(Section):
     name: Name = Field(default="task", description="Name used in tables and reports.")
     kind: str = Field(
         default="class",
-        description="class: one label a text or pair; number: one quantity a text or pair (regression); tags: one tag "
-        "a word (entities, parts of speech).",
+        description="class: one label per text or pair; number: one number per text or pair (regression); tags: one "
+        "tag per word (entities, parts of speech).",
     )
-    train: Data = Field(description="Training data: fine-tuning uses all of it, probes a split inside it.")
+    train: Data = Field(description="Training data. Fine-tuning uses all of it; probes use a split inside it.")
     dev: Data | None = Field(
         default=None,
-        description="Data for the final figures, used for nothing else. Left out: a fifth of train is set aside.",
+        description="Data for the final figures, used for nothing else. By default a fifth of train is held out.",
     )
     metric: str | None = Field(
         default=None,
-        description="Metric on the dev data; see `probescale list metrics`. Left out: accuracy; of numbers, spearman; "
-        "of tags, entity_f1 where they mark spans (B-, I-, O), else tag_accuracy.",
+        description="Metric on the dev data; see `probescale list metrics`. By default accuracy; for numbers, "
+        "spearman; for tags, entity_f1 if they mark spans (B-, I-, O), otherwise tag_accuracy.",
     )
     labels: Annotated[dict[str, str], BeforeValidator(_text_keys)] = Field(
         default_factory=dict, description="Names for labels or tags, such as {'0': negative, '1': positive}."
     )
     unlabelled: Unlabelled | None = Field(
         default=None,
-        description="Texts of your domain without labels. The fine-tuned original answers them, and the subnetworks "
-        "learn its answers.",
+        description="Unlabelled texts of your domain. The fine-tuned original labels them, and the subnetworks learn "
+        "from these labels.",
     )
     max_train: Int | None = Field(
         default=None, ge=10, description="Use at most this many training examples (sentences), drawn with the seed."
@@ -181,13 +181,13 @@ class ProbingConfig(Section):
         default=5000,
         ge=20,
         le=10**9,
-        description="Most examples (words, for tagging) that a probe sees, drawn with the seed.",
+        description="Largest number of examples (for tagging: words) per probe, drawn with the seed.",
     )
     seeds: Int = Field(
         default=1,
         ge=1,
         le=1000,
-        description="How often subsample and split are drawn anew; scores are the mean, their spread is shown.",
+        description="How many times subsample and split are drawn; scores are the mean, and their spread is shown.",
     )
     probe: str = Field(
         default="linear",
@@ -201,15 +201,13 @@ class ProbingConfig(Section):
     granularity: Annotated[tuple[Granularity, ...], BeforeValidator(_one_or_more)] = Field(
         default=("layer",),
         min_length=1,
-        description="Layers always; also sublayer (attention and feed-forward part) and head, from the same pass.",
+        description="Always layers; also sublayer (attention and feed-forward part) and head, from the same pass.",
     )
-    selectivity: bool = Field(
-        default=True, description="Also train every probe on a control task: labels that mean nothing."
-    )
+    selectivity: bool = Field(default=True, description="Also train every probe on a control task with random labels.")
     code_length: bool = Field(default=True, description="Also measure the online code length of the labels, in bits.")
     random_weights: bool = Field(
         default=False,
-        description="Also probe the same architecture with random weights, as a floor; costs a second pass.",
+        description="Also probe the same architecture with random weights, as a baseline; costs a second pass.",
     )
     cache: bool = Field(default=True, description="Keep representations on disk for the next run.")
     batch_tokens: Int = Field(
@@ -223,11 +221,11 @@ class ProbingConfig(Section):
 class RelevanceConfig(Section):
     metric: Literal["accuracy", "f1", "selectivity", "compression", "information"] = Field(
         default="accuracy",
-        description="What Eq. 1 adds up; the paper: accuracy (of numbers: R2). f1 is by entity where tags are spans.",
+        description="The measure that Eq. 1 sums; the paper: accuracy (numbers: R2). f1 is entity F1 for spans.",
     )
     contribution: Literal["absolute", "marginal"] = Field(
         default="absolute",
-        description="How a layer is credited: with its score (the paper), or with what it adds to the layer below.",
+        description="A layer counts with its score (absolute; the paper) or with what it adds to the layer below.",
     )
 
 
@@ -241,10 +239,10 @@ class SelectionConfig(Section):
     budget: OneBudget | tuple[OneBudget, ...] | None = Field(
         default=None,
         description="82M parameters, 23% of them, 5x fewer (embeddings and head counted), 12 GFLOPs, 150MB on disk, "
-        "20ms on this machine; a list: all of them hold.",
+        "20ms on this machine; a list: all of them apply.",
     )
     k: Int | None = Field(
-        default=None, ge=1, description="Number of layers, instead of a budget; with one: at most so many."
+        default=None, ge=1, description="Number of layers, instead of a budget; with a budget: at most this many."
     )
     keep: tuple[Int, ...] = Field(default=(), description="Layers that are always kept, such as [1].")
     gap: Int = Field(default=1, ge=1, le=10**4, description="Smallest distance between two kept layers; 1: any.")
@@ -253,23 +251,23 @@ class SelectionConfig(Section):
         default=1000,
         ge=20,
         le=10**9,
-        description="Most examples (words, for tagging) with which stitched strategies probe subnetworks.",
+        description="Largest number of examples (for tagging: words) with which stitched strategies probe subnetworks.",
     )
     passes: float = Field(
         default=30,
         gt=0,
-        description="Most that stitched_search and exhaustive may cost, in passes of the sample through the model.",
+        description="Largest cost of stitched_search and exhaustive, in passes of the sample through the model.",
     )
     trial: Int | None = Field(
         default=None,
         ge=20,
         le=10**9,
-        description="Texts that a candidate of the strategy tried reads, again and again if there are fewer. Left out: "
-        "a tenth of what the recipe reads, and 5,000 at least, as far as there are so many. Splits of the budget "
-        "and the best candidates are tried with three times as many, but no more than the recipe reads.",
+        description="Texts per short training of the strategy tried; they repeat if there are fewer. By default a "
+        "tenth of what the recipe reads, at least 5,000 if there are that many. Allocations and "
+        "finalists read three times as many, at most what the recipe reads.",
     )
-    length: Int = Field(default=128, ge=1, le=10**6, description="Tokens of a text, where time or operations count.")
-    batch_size: Int = Field(default=1, ge=1, le=10**6, description="Texts in a batch, where time counts.")
+    length: Int = Field(default=128, ge=1, le=10**6, description="Tokens per text, for budgets in time or operations.")
+    batch_size: Int = Field(default=1, ge=1, le=10**6, description="Texts per batch, for budgets in time.")
 
     @model_validator(mode="after")
     def _budget_or_k(self) -> SelectionConfig:
@@ -279,9 +277,9 @@ class SelectionConfig(Section):
 
 
 class OriginalConfig(Section):
-    epochs: Int | None = Field(default=None, ge=0, le=10**4, description="Left out: as for the subnetworks.")
+    epochs: Int | None = Field(default=None, ge=0, le=10**4, description="By default as for the subnetworks.")
     learning_rate: float | None = Field(
-        default=None, gt=0, le=1, description="Left out: as for the subnetworks. A whole model often wants a lower one."
+        default=None, gt=0, le=1, description="By default as for the subnetworks. The original often needs a lower one."
     )
 
 
@@ -295,53 +293,54 @@ class RecoveryConfig(Section):
     )
     original: OriginalConfig = Field(
         default_factory=OriginalConfig,
-        description="What is different for the original, which learns from the labels alone.",
+        description="Settings of the original only, which learns from labels alone.",
     )
     batch_size: Int = Field(default=32, ge=1, le=10**6, description="Examples per step.")
-    warmup: float = Field(default=0.1, ge=0, lt=1, description="Part of all steps spent warming up.")
+    warmup: float = Field(default=0.1, ge=0, lt=1, description="Share of all steps used for warm-up.")
     weight_decay: float = Field(default=0.01, ge=0, description="AdamW's weight decay.")
     dropout: float | None = Field(
-        default=None, ge=0, lt=1, description="While training. Left out: the model's own; 0 is faster on a CPU."
+        default=None, ge=0, lt=1, description="Dropout in training. By default the model's own; 0 is faster on a CPU."
     )
     layer_decay: float = Field(
-        default=1.0, gt=0, le=1, description="Learning rate of each layer as a share of the one above it; 1: all alike."
+        default=1.0, gt=0, le=1, description="Learning rate of a layer as a share of the layer above; 1: equal for all."
     )
     validation: float = Field(
-        default=0.0, ge=0, lt=1, description="Part of train set aside to stop at the best epoch; 0: train to the end."
+        default=0.0, ge=0, lt=1, description="Part of train held out to stop at the best epoch; 0: train to the end."
     )
     patience: Int = Field(default=2, ge=1, description="Epochs without an improvement after which training stops.")
     precision: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        default="auto", description="auto: bfloat16 on a GPU that has it, else float32. What does not run is not used."
+        default="auto",
+        description="auto: bfloat16 on a GPU that supports it, else float32. One that fails is not used.",
     )
     distil: bool = Field(
-        default=True, description="Subnetworks also learn from the answers of the original, fine-tuned before them."
+        default=True, description="Subnetworks also learn from the predictions of the fine-tuned original."
     )
     start: Literal["teacher", "pretrained"] = Field(
         default="teacher",
-        description="With distil, which weights subnetworks are cut from: the fine-tuned original's, or those it began "
-        "with, as in the paper.",
+        description="With distil: whether subnetworks are cut from the fine-tuned original (teacher), or from the "
+        "weights before fine-tuning (pretrained), as in the paper.",
     )
     soft: float = Field(
         default=0.5,
         ge=0,
         le=1,
-        description="Share of the teacher's answers where there is a label; the rest is the label.",
+        description="Weight of the teacher's predictions for labelled texts; the rest is the weight of the label.",
     )
-    temperature: float = Field(default=2.0, gt=0, le=100, description="Softens the teacher's answers.")
+    temperature: float = Field(default=2.0, gt=0, le=100, description="Temperature of the teacher's predictions.")
     states: float = Field(
-        default=0.0, ge=0, description="Weight of coming near the teacher's states at the kept layers; 0: not wanted."
+        default=0.0, ge=0, description="Weight of the distance to the teacher's states at kept layers; 0: none."
     )
     healing: Int = Field(
-        default=0, ge=0, le=10**4, description="Epochs before that in which only the teacher's states are learnt."
+        default=0, ge=0, le=10**4, description="Epochs before training in which only the teacher's states are learned."
     )
     augment: Int = Field(
         default=0,
         ge=0,
         le=1000,
-        description="Changed copies of every text, labelled or not, that the teacher answers as well.",
+        description="Number of changed copies of every text, labelled or not, for the teacher to label.",
     )
     tracking: tuple[Tracker, ...] = Field(
-        default=(), description="Where metrics of every training also go, while it lasts; each set up in its own way."
+        default=(), description="Trackers that get the metrics of every training; each has its own setup."
     )
 
     @property
@@ -356,19 +355,19 @@ def _auto_alone(value: Any) -> Any:  # noqa: ANN401 - raw YAML
 class ShrinkConfig(Section):
     vocabulary: Literal["all", "task", "auto"] | Annotated[Int, Field(ge=1)] = Field(
         default="all",
-        description="Pieces that stay: all; task: those of the task's texts, and what spells everything else; a "
-        "number: at most so many, the most frequent ones; auto: as the budget is best spent.",
+        description="Tokens that are kept: all; task: those of the task's texts, and what is needed to spell any "
+        "other text; a number: at most this many, the most frequent ones; auto: chosen with the budget.",
     )
     rank: Literal["full", "auto"] | Annotated[Int, Field(ge=2)] = Field(
         default="full",
-        description="Width of the embeddings: full; a number: that of a factorised matrix (BERT and RoBERTa, which "
-        "become ELECTRA models); auto: as the budget is best spent.",
+        description="Width of the embeddings: full; a number: the width of a factorised matrix (BERT and RoBERTa, "
+        "which become ELECTRA models); auto: chosen with the budget.",
     )
     units: Literal["all", "auto"] | Annotated[Int, Field(ge=1)] = Field(
-        default="all", description="Feed-forward units of every layer: all, a number, or auto."
+        default="all", description="Feed-forward width of every layer: all, a number, or auto."
     )
     corpus: Unlabelled | None = Field(
-        default=None, description="Further texts whose pieces count as the task's: what the model will have to read."
+        default=None, description="Further texts that the model will read; their tokens count like the task's."
     )
 
     @property
@@ -378,20 +377,20 @@ class ShrinkConfig(Section):
 
 class RunConfig(Section):
     model: ModelConfig = Field(description="The pre-trained model.")
-    task: TaskConfig = Field(description="What it is wanted for: a built-in name, or data of your own.")
+    task: TaskConfig = Field(description="The task: a built-in name, or your own data.")
     probing: ProbingConfig = Field(default_factory=ProbingConfig, description="How layers are probed.")
     relevance: RelevanceConfig = Field(default_factory=RelevanceConfig, description="How scores become relevance.")
     selection: SelectionConfig = Field(description="Which layers are kept.")
     compare: tuple[str, ...] = Field(
-        default=("top_k", "uniform_k"), description="Strategies trained beside it, same budget and recipe."
+        default=("top_k", "uniform_k"), description="Strategies to compare with: same budget and recipe."
     )
     shrink: Annotated[ShrinkConfig, BeforeValidator(_auto_alone)] = Field(
         default_factory=ShrinkConfig,
-        description="What beside the layers is made smaller, within the same budget; `auto`: all of it where it pays.",
+        description="Which other parts are made smaller, within the same budget; `auto`: every part where it pays.",
     )
     recovery: RecoveryConfig = Field(
         default_factory=RecoveryConfig, description="How every subnetwork and the original are fine-tuned."
     )
     seed: Int = Field(
-        default=0, ge=0, lt=2**32, description="Draws the subsamples, the splits, the new head and the batch order."
+        default=0, ge=0, lt=2**32, description="Seed of the subsamples, the splits, the new head and the batch order."
     )

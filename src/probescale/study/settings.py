@@ -11,31 +11,40 @@ from probescale.config import Int, OneBudget, Section
 
 class StudyConfig(Section):
     models: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        default=(), description="Sources of the models; left out: the one of `model`."
+        default=(), description="Sources of the models. By default that of `model`."
     )
     tasks: tuple[Any, ...] = Field(
-        default=(), description="Each as `task` has it: a built-in name, or a section. Left out: the one of `task`."
+        default=(),
+        description="Tasks, each written as in `task`: a built-in name, or a section. By default `task` alone.",
     )
     strategies: tuple[str, ...] = Field(
-        min_length=1, description="Rules that choose the layers; see `probescale list strategies`."
+        min_length=1, description="Strategies that select the layers; see `probescale list strategies`."
     )
     budgets: tuple[OneBudget, ...] = Field(
-        default=(), description="As selection.budget has it, one each; k=3 is a number of layers. Left out: the run's."
+        default=(),
+        description="Budgets, each written as in selection.budget; k=3 is a number of layers. By default that of "
+        "`selection`.",
     )
     seeds: tuple[Annotated[Int, Field(ge=0, lt=2**32)], ...] = Field(
-        default=(0,), min_length=1, description="Every cell is done with each of them."
+        default=(0,), min_length=1, description="Every cell runs with each of these seeds."
     )
     engine: Literal["local", "ray"] = Field(
         default="local", description="local: processes on this machine; ray: a Ray cluster (extra `ray`)."
     )
-    workers: Int = Field(default=1, ge=1, le=10**4, description="Cells at a time, with engine local.")
+    workers: Int = Field(default=1, ge=1, le=10**4, description="Cells that run at the same time, with engine local.")
     address: str | None = Field(
-        default=None, description="Of the Ray cluster, such as auto; left out: Ray starts on this machine."
+        default=None, description="Address of the Ray cluster, such as auto. By default Ray starts on this machine."
     )
     cpus: Int | None = Field(
-        default=None, ge=1, le=10**4, description="Of every cell. Left out: local, the cores shared out; ray, 1."
+        default=None,
+        ge=1,
+        le=10**4,
+        description="CPUs per cell. By default: with local, the cores are shared equally; with ray, 1.",
     )
-    gpus: float = Field(default=0, ge=0, le=1000, description="Of every cell, with engine ray.")
+    gpus: float = Field(default=0, ge=0, le=1000, description="GPUs per cell, with engine ray.")
     retries: Int = Field(
-        default=2, ge=0, le=100, description="How often a cell whose process died is begun again; not after an error."
+        default=2,
+        ge=0,
+        le=100,
+        description="How many times a cell is restarted after its process died; not after an error.",
     )
