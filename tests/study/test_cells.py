@@ -70,7 +70,7 @@ def test_a_mark_that_is_none(model_folder, task_files, tmp_path, text):
     (tmp_path / STUDY_FILE).write_text(text)
     folder = StudyFolder(tmp_path)
     for work in (folder.study, lambda: folder.open(build_study(settings(model_folder, task_files)))):
-        with pytest.raises(UserError, match=r"study\.json (cannot be read|is not the mark of a study)"):
+        with pytest.raises(UserError, match=r"study\.json (cannot be read|is not the settings file of a study)"):
             work()
 
 

@@ -26,7 +26,7 @@ class InOrder:
 
 def test_shared_work_comes_first_and_slots_are_filled():
     engine, seen = InOrder(2), list[Progress]()
-    at = run_jobs(JOBS, engine, 0, done=[], note=lambda now: seen.append(Progress([], list(now.running))))
+    at = run_jobs(JOBS, engine, 0, done=[], report=lambda now: seen.append(Progress([], list(now.running))))
     assert engine.started == ["preparation", "other", "a", "b", "c"]
     assert sorted(at.done) == sorted(JOBS)
     assert seen[0].running == ["preparation", "other"]

@@ -111,7 +111,7 @@ def test_a_broken_cell_is_named_and_the_others_are_told(whole, tmp_path):
     cell = folder / "cells" / study.cells[0].name
     whole_scores = (cell / "scores.json").read_text()
     (cell / "scores.json").write_text("{")
-    assert "scores.json cannot be read" in read_results(StudyFolder(folder), study.cells).broken[study.cells[0].name]
+    assert "scores.json cannot be read" in read_results(StudyFolder(folder), study.cells).failed[study.cells[0].name]
     (cell / "scores.json").write_text(whole_scores)
     broken = cell / "metrics.json"
     broken.write_text(broken.read_text()[:200])
@@ -119,8 +119,8 @@ def test_a_broken_cell_is_named_and_the_others_are_told(whole, tmp_path):
     write_study_report(StudyFolder(folder), results)
     for page in ("report.md", "report.html"):
         assert f"{study.cells[0].name} failed" in (folder / page).read_text()
-    assert list(results.broken) == [study.cells[0].name]
-    assert "metrics.json is damaged" in results.broken[study.cells[0].name]
+    assert list(results.failed) == [study.cells[0].name]
+    assert "metrics.json is damaged" in results.failed[study.cells[0].name]
     assert [row.strategy for row in results.rows] == ["original", "top_k"]
 
 
@@ -132,8 +132,8 @@ def test_a_cell_that_fails_costs_itself_alone_and_is_tried_again(whole, tmp_path
     folder.cell(bad).mkdir()
     (folder.cell(bad) / "mine.txt").write_text("not a run")  # which no cell may replace
     results = run_study(study, folder.path)
-    assert list(results.broken) == [bad]
-    assert "already exists" in results.broken[bad]
+    assert list(results.failed) == [bad]
+    assert "already exists" in results.failed[bad]
     assert [row.strategy for row in results.rows] == ["original", "top_k"]
     shutil.rmtree(folder.cell(bad))
     assert run_study(study, folder.path).complete

@@ -30,7 +30,7 @@ class RunByDefault(TyperGroup):
 study = typer.Typer(
     cls=RunByDefault,
     no_args_is_help=True,
-    help="Models x tasks x strategies x budgets x seeds, every cell a run. `study CONFIG` is `study run CONFIG`.",
+    help="Run models x tasks x strategies x budgets x seeds. `study CONFIG` is short for `study run CONFIG`.",
 )
 app.add_typer(study, name="study")
 Out = Annotated[Path | None, typer.Option(help="Study folder.", show_default="runs/<name of CONFIG>")]
@@ -38,25 +38,25 @@ Out = Annotated[Path | None, typer.Option(help="Study folder.", show_default="ru
 
 @study.command("run")
 def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa: B006 - typer reads it
-    """Run every cell that is not done yet; the same command goes on after an interruption."""
+    """Run every cell that is not done. After an interruption, the same command resumes the study."""
     from probescale.study.cells import load_study
     from probescale.utils.progress import spinner
 
     folder = out or Path("runs") / config.stem
     if process_count() > 1:
         raise UserError(
-            f"a study starts its own processes, and this one was started {process_count()} times",
+            f"a study starts its own processes, but this one was started {process_count()} times",
             field="study.workers",
             hint="start it once, without torchrun or `accelerate launch`",
         )
     with spinner("checking every cell"):
-        wanted = load_study(config, set_)
+        loaded = load_study(config, set_)
         from probescale.study.folder import StudyFolder
         from probescale.study.report import write_study_report
         from probescale.study.run import run_study
         from probescale.study.tables import study_notes, study_tables
-    with _live() as note:
-        results = run_study(wanted, folder, note)
+    with _LiveProgress() as report:
+        results = run_study(loaded, folder, report)
     write_study_report(StudyFolder(folder), results)
     for table in study_tables(results):
         show(table.rich())
@@ -68,15 +68,15 @@ def study_run(config: Config, set_: Set = [], out: Out = None) -> None:  # noqa:
         raise SystemExit(1)
 
 
-class _live:  # noqa: N801 - used as a function
-    """What is done, running and left, and the time that is left: a table that stays up to date."""
+class _LiveProgress:
+    """A live table of running jobs and the time left; without a terminal, one line per change."""
 
-    def __enter__(self) -> _live:
+    def __enter__(self) -> _LiveProgress:
         from rich.live import Live
 
         from probescale.utils.progress import console
 
-        self.started, self.before, self.said = time.monotonic(), 0, ""
+        self.started, self.done_before, self.last_line = time.monotonic(), 0, ""
         self.console, self.live = console, Live(console=console, transient=True, refresh_per_second=4)
         if console.is_terminal:
             self.live.start()
@@ -86,33 +86,33 @@ class _live:  # noqa: N801 - used as a function
         if self.console.is_terminal:
             self.live.stop()
 
-    def __call__(self, at: Progress) -> None:
+    def __call__(self, progress: Progress) -> None:
         from probescale.study.tables import progress_line, progress_table
 
-        if not at.running and not self.said:
-            self.before = len(at.done)  # of an earlier start
-        passed, fresh = time.monotonic() - self.started, len(at.done) - self.before
-        left = passed / fresh * (len(at.waiting) + len(at.running)) if fresh else None
+        if not progress.running and not self.last_line:
+            self.done_before = len(progress.done)  # by an earlier start
+        seconds, done = time.monotonic() - self.started, len(progress.done) - self.done_before
+        left = seconds / done * (len(progress.waiting) + len(progress.running)) if done else None
         if self.console.is_terminal:
-            self.live.update(progress_table(at, left))
-        elif (line := progress_line(at)) != self.said:  # a log gets a line whenever something changes
+            self.live.update(progress_table(progress, left))
+        elif (line := progress_line(progress)) != self.last_line:
             self.console.print(line, soft_wrap=True)
-            self.said = line
+            self.last_line = line
 
 
 @study.command("plan")
 def study_plan(config: Config, set_: Set = []) -> None:  # noqa: B006
-    """Show the cells, the time they will take (a few batches are trained to measure it) and the disk they need."""
+    """Show the cells with their estimated time (a few training batches are timed) and the disk space they need."""
     from probescale.study.cells import load_study
     from probescale.utils.progress import spinner
 
     with spinner("checking every cell"):
-        wanted = load_study(config, set_)
-    with spinner("training a few batches"):
+        loaded = load_study(config, set_)
+    with spinner("timing a few training batches"):
         from probescale.study.planning import estimate_study
         from probescale.study.tables import plan_notes, plan_table
 
-        found = estimate_study(wanted)
-    show(plan_table(wanted, found).rich())
-    for line in plan_notes(wanted, found):
+        estimate = estimate_study(loaded)
+    show(plan_table(loaded, estimate).rich())
+    for line in plan_notes(loaded, estimate):
         show(line)

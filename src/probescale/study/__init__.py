@@ -1,1 +1,1 @@
-"""Studies: models x tasks x strategies x budgets x seeds, every cell a run folder."""
+"""Many runs in one folder: models x tasks x strategies x budgets x seeds, with their tables, figures and page."""

@@ -1,10 +1,11 @@
-"""The cells of a study: one configuration each, and what several of them share."""
+"""The cells of a study: every combination of what it varies, each with its own run configuration."""
 
 from __future__ import annotations
 
 import copy
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -25,7 +26,7 @@ MAX_CELLS = 10_000
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a study, and the words that tell it from the others."""
+    """One run of a study, and what distinguishes it from the others."""
 
     model: str
     task: str
@@ -36,30 +37,34 @@ class Cell:
 
     @property
     def preparation(self) -> str:
-        """What it shares with the cells that differ in strategy and budget alone."""
+        """Name of the preparation that it shares with the cells of the same model, task and seed."""
         return _slug(self.model, self.task, f"seed{self.seed}")
 
     @property
     def name(self) -> str:
+        """Unique in the study; also the name of its folder."""
         return _slug(self.model, self.task, self.strategy, self.budget, f"seed{self.seed}")
 
 
 @dataclass(frozen=True)
 class Study:
+    """All cells, and the settings they come from."""
+
     settings: StudyConfig
     cells: tuple[Cell, ...]
-    raw: dict[str, Any]  # as the user wrote it, --set included
+    raw: dict[str, Any]  # as written by the user, with --set applied
 
     @property
     def preparations(self) -> dict[str, list[Cell]]:
-        found: dict[str, list[Cell]] = {}
+        """The shared preparations, each with the cells that need it."""
+        cells: dict[str, list[Cell]] = {}
         for cell in self.cells:
-            found.setdefault(cell.preparation, []).append(cell)
-        return found
+            cells.setdefault(cell.preparation, []).append(cell)
+        return cells
 
 
 def load_study(path: Path, assignments: Sequence[str] = ()) -> Study:
-    """The study of a YAML file, or Problems with all that is wrong in it."""
+    """Read a study from a YAML file; raises Problems with everything that is wrong in it."""
     raw = read_yaml(path)
     for assignment in assignments:
         set_value(raw, assignment)
@@ -67,6 +72,7 @@ def load_study(path: Path, assignments: Sequence[str] = ()) -> Study:
 
 
 def build_study(raw: dict[str, Any]) -> Study:
+    """Check the settings and list the cells; raises Problems with everything that is wrong."""
     if "study" not in raw:
         raise UserError(
             "required, but missing: what the study varies", field="study", hint="configs/study-demo.yaml has an example"
@@ -87,34 +93,35 @@ def build_study(raw: dict[str, Any]) -> Study:
 
 
 def _under_study(problems: list[UserError]) -> list[UserError]:
-    return [UserError(one.message, field=f"study.{one.field}".rstrip("."), hint=one.hint) for one in problems]
+    """The same problems, with fields named from the top of the file."""
+    return [UserError(p.message, field=f"study.{p.field}".rstrip("."), hint=p.hint) for p in problems]
 
 
 def _build_cells(raw: dict[str, Any], settings: StudyConfig) -> list[Cell]:
-    """Every combination, checked as a run is; a fault that many cells share is told once."""
+    """Every combination, checked as a run is. A problem that many cells share is reported once."""
     cells, problems = [], dict[str, UserError]()
     models = settings.models or (None,)
     tasks = settings.tasks or (None,)
     budgets = settings.budgets or (None,)
-    shown = _model_names([model or _model_source(raw) for model in models])
-    varied = (models, tasks, budgets, settings.strategies, settings.seeds)
-    if (many := math.prod(map(len, varied))) > MAX_CELLS:
-        raise UserError(f"{many:,} cells are too many", field="study", hint=f"a study has at most {MAX_CELLS:,}")
+    names = _model_names([model or _model_source(raw) for model in models])
+    axes = (models, tasks, budgets, settings.strategies, settings.seeds)
+    if (total := math.prod(map(len, axes))) > MAX_CELLS:
+        raise UserError(f"{total:,} cells are too many", field="study", hint=f"a study has at most {MAX_CELLS:,}")
     for (number, model), task, budget, strategy, seed in product(
         enumerate(models), tasks, budgets, settings.strategies, settings.seeds
     ):
         try:
             config = check(_cell_settings(raw, model, task, budget, strategy, seed))
-        except Problems as several:
-            problems |= {str(one): one for one in several.problems}
+        except Problems as error:
+            problems |= {str(problem): problem for problem in error.problems}
             continue
-        chosen = config.selection
-        words = f"k={chosen.k}" if chosen.budget in (None, ()) else _format_budget(chosen.budget)
-        cells.append(Cell(shown[number], config.task.name, strategy, words, seed, config))
+        selection = config.selection
+        budget_text = f"k={selection.k}" if selection.budget in (None, ()) else _format_budget(selection.budget)
+        cells.append(Cell(names[number], config.task.name, strategy, budget_text, seed, config))
     if problems:
         raise Problems(problems.values())
-    names = [cell.name for cell in cells]
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    counts = Counter(cell.name for cell in cells)
+    if twice := next((name for name, count in counts.items() if count > 1), None):
         raise UserError(
             f'two cells would both be called "{twice}"',
             field="study",
@@ -126,19 +133,20 @@ def _build_cells(raw: dict[str, Any], settings: StudyConfig) -> list[Cell]:
 def _cell_settings(
     raw: dict[str, Any], model: str | None, task: object, budget: str | float | None, strategy: str, seed: int
 ) -> dict[str, Any]:
-    """The settings of one run."""
-    one = copy.deepcopy({key: value for key, value in raw.items() if key != "study"})
-    if model is not None and isinstance(section := one.get("model") or {}, dict):
-        one["model"] = section | {"source": model}
+    """The settings of one cell, as those of a run."""
+    settings = copy.deepcopy({key: value for key, value in raw.items() if key != "study"})
+    if model is not None and isinstance(section := settings.get("model") or {}, dict):
+        settings["model"] = section | {"source": model}
     if task is not None:
-        one["task"] = copy.deepcopy(task)
-    if isinstance(section := one.get("selection") or {}, dict):  # else it is reported as it is
-        one["selection"] = section | _budget_settings(budget) | {"strategy": strategy}
-    return one | {"compare": [], "seed": seed}
+        settings["task"] = copy.deepcopy(task)
+    if isinstance(section := settings.get("selection") or {}, dict):  # else the check of the cell refuses it
+        settings["selection"] = section | _budget_settings(budget) | {"strategy": strategy}
+    return settings | {"compare": [], "seed": seed}
 
 
 def _budget_settings(budget: str | float | None) -> dict[str, Any]:
-    """
+    """The part of `selection` that a budget of the study sets.
+
     >>> _budget_settings("k=3"), _budget_settings("5x"), _budget_settings(None)
     ({'k': 3, 'budget': None}, {'k': None, 'budget': '5x'}, {})
     """
@@ -149,23 +157,24 @@ def _budget_settings(budget: str | float | None) -> dict[str, Any]:
 
 
 def _model_source(raw: dict[str, Any]) -> str:
+    """The source of the model under `model`, as far as it can be read."""
     model = raw.get("model")
     return str(model.get("source", "model")) if isinstance(model, dict) else "model"
 
 
 def _model_names(sources: list[str]) -> list[str]:
-    """Short, and different from each other.
+    """A short and unique name for every model.
 
     >>> _model_names(["pypi:some-model==0.1/some/folder#sha256=0", "models/bert", "other/bert"])
     ['some-model', 'bert', 'bert-2']
     """
-    found: list[str] = []
+    names: list[str] = []
     for source in sources:
         wheel = re.match(r"pypi:([^=]+)==", source)
-        name = _slug(wheel[1] if wheel else Path(source).name)  # it becomes the name of files
-        same = sum(re.fullmatch(re.escape(name) + r"(-\d+)?", one) is not None for one in found)
-        found.append(f"{name}-{same + 1}" if same else name)
-    return found
+        name = _slug(wheel[1] if wheel else Path(source).name)  # it is used in file names
+        same = sum(re.fullmatch(re.escape(name) + r"(-\d+)?", other) is not None for other in names)
+        names.append(f"{name}-{same + 1}" if same else name)
+    return names
 
 
 def _format_budget(budget: object) -> str:
@@ -173,7 +182,8 @@ def _format_budget(budget: object) -> str:
 
 
 def _slug(*words: str) -> str:
-    """
+    """Words joined to a file name.
+
     >>> _slug("bert", "my task", "top_k", "5%", "seed0")
     'bert_my-task_top_k_5pct_seed0'
     """

@@ -1,4 +1,4 @@
-"""Is one method really better than another? ResultRow by row on the same dev data, over all seeds."""
+"""Is one strategy really better than another? Compared row by row on the same dev set, over all seeds."""
 
 from __future__ import annotations
 
@@ -9,44 +9,46 @@ from statistics import mean
 from probescale.study.folder import StudyFolder
 from probescale.study.results import ORIGINAL, ResultRow, read_predictions
 
-SIGNIFICANCE = 0.05  # a chance below this one counts as evidence
+SIGNIFICANCE = 0.05  # p-values below this count as evidence
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The best method under a budget beside the second best."""
+    """The best strategy under a budget, compared with the second best."""
 
     model: str
     task: str
     budget: str
     best: str
     other: str
-    lead: float  # of the mean metric
+    lead: float  # difference of their mean metrics
     wins: int  # rows on which only the best is right
-    losses: int  # rows on which only the other one is
-    p: float  # chance of so uneven a split, if both were equally good (exact, two-sided)
+    losses: int  # rows on which only the other is right
+    p: float  # of the exact, two-sided sign test
     seeds: int
 
     def sentence(self) -> str:
+        """The comparison and its verdict in words."""
         where = f"{self.task}, {self.model}, {self.budget}"
         if self.wins == self.losses == 0:
             return f"{where}: {self.best} and {self.other} are right on the same rows."
-        said = (
+        counts = (
             f"is right on {self.wins} rows that {self.other} gets wrong, and wrong on {self.losses} that it gets right"
         )
-        verdict = "it is the better one" if self.p < SIGNIFICANCE and self.lead > 0 else "this does not tell them apart"
+        better = self.p < SIGNIFICANCE and self.lead > 0
+        verdict = f"{self.best} is better" if better else "no significant difference"
         seeds = f"{self.seeds} seed{'s' * (self.seeds > 1)}"
-        return f"{where}: {self.best} {said} ({seeds}, p = {self.p:.2g}): {verdict}."
+        return f"{where}: {self.best} {counts} ({seeds}, p = {self.p:.2g}): {verdict}."
 
 
 def compare_best_methods(folder: StudyFolder, rows: Sequence[ResultRow]) -> list[Comparison]:
-    """One for every model, task and budget with at least two methods."""
-    places: dict[tuple[str, str, str], dict[str, list[ResultRow]]] = {}
+    """One comparison for every model, task and budget with at least two strategies."""
+    groups: dict[tuple[str, str, str], dict[str, list[ResultRow]]] = {}
     for row in rows:
         if row.strategy != ORIGINAL:
-            methods = places.setdefault((row.model, row.task, row.budget), {})
+            methods = groups.setdefault((row.model, row.task, row.budget), {})
             methods.setdefault(row.strategy, []).append(row)
-    return [_compare(folder, methods) for methods in places.values() if len(methods) > 1]
+    return [_compare(folder, methods) for methods in groups.values() if len(methods) > 1]
 
 
 def _compare(folder: StudyFolder, methods: dict[str, list[ResultRow]]) -> Comparison:
@@ -66,13 +68,14 @@ def _compare(folder: StudyFolder, methods: dict[str, list[ResultRow]]) -> Compar
 
 
 def _correct_rows(folder: StudyFolder, row: ResultRow) -> list[bool]:
-    """For every dev row: is the answer right? Of tags, all of a sentence."""
-    said = read_predictions(folder.cell(row.cell))
-    return [a == b for a, b in zip(said["right"], said[row.strategy], strict=True)]
+    """For every dev row, whether the prediction is right; a tagged sentence is right if all its tags are."""
+    predicted = read_predictions(folder.cell(row.cell))
+    return [a == b for a, b in zip(predicted["right"], predicted[row.strategy], strict=True)]
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """
+    """The p-value of an exact, two-sided sign test.
+
     >>> sign_test(0, 0), sign_test(5, 5), round(sign_test(10, 0), 4)
     (1.0, 1.0, 0.002)
     """

@@ -1,4 +1,4 @@
-"""Figures of a study: what a size reaches, and which layers every method keeps."""
+"""Figures of a study: metric over size, metric over criterion, and the layers that every strategy keeps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from probescale.selection.scaling import fit_law
 from probescale.study.results import ORIGINAL, ResultRow
 from probescale.study.tables import group_seeds
 
-FEWEST = 4  # sizes to fit a law, subsets to rank
-CRITERIA = {"criterion": "relevance of the kept layers, added up", "probed": "probes at the subnetwork's end"}
+MIN_POINTS = 4  # sizes to fit a scaling law, subsets to rank
+CRITERIA = {"criterion": "sum of the kept layers' relevance", "probed": "probe accuracy of the subnetwork"}
 
 
 def write_trade_off(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
-    """The metric against all parameters: a line a method, seeds as bars, the Pareto front, the law through all."""
+    """The metric over parameters: one line per strategy, bars for seeds, the Pareto front and a scaling law."""
     groups = group_seeds(rows)
     with saved_figure(stem) as (figure, paths):
         axes = figure.subplots()
@@ -33,12 +33,12 @@ def write_trade_off(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
             if group[0].strategy == ORIGINAL:
                 size, value, _, _ = _point(group)
                 axes.plot(size, value, color="black", marker="*", markersize=11, linestyle="", label=ORIGINAL)
-        _front(axes, [_point(group) for group in groups])
-        _law(axes, rows)
+        _draw_front(axes, [_point(group) for group in groups])
+        _draw_law(axes, rows)
         axes.set_xscale("log")
-        axes.set_xlabel("parameters, embeddings and head counted")
+        axes.set_xlabel("parameters, embeddings and head included")
         axes.set_ylabel(rows[0].metric.replace("_", " "))
-        axes.set_title(f"{rows[0].task}, {rows[0].model}: what a size reaches", loc="left")
+        axes.set_title(f"{rows[0].task}, {rows[0].model}: metric over size", loc="left")
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
         axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
@@ -46,15 +46,15 @@ def write_trade_off(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
 
 
 def _point(group: Sequence[ResultRow]) -> tuple[float, float, float, float]:
-    """Size, and the mean, least and most of the metric over the seeds."""
+    """Size, and the mean, minimum and maximum of the metric over the seeds."""
     values = [row.value for row in group]
     return mean(row.params for row in group), mean(values), min(values), max(values)
 
 
-def front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The points that nothing smaller is as good as.
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The points that no smaller or equal size matches.
 
-    >>> front([(3, 0.8), (1, 0.7), (2, 0.65), (4, 0.9)])
+    >>> pareto_front([(3, 0.8), (1, 0.7), (2, 0.65), (4, 0.9)])
     [(1, 0.7), (3, 0.8), (4, 0.9)]
     """
     best: list[tuple[float, float]] = []
@@ -64,15 +64,15 @@ def front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return best
 
 
-def _front(axes, points: Sequence[tuple[float, float, float, float]]) -> None:  # noqa: ANN001 - matplotlib's axes
-    sizes, values = zip(*front([point[:2] for point in points]), strict=True)
+def _draw_front(axes, points: Sequence[tuple[float, float, float, float]]) -> None:  # noqa: ANN001 - matplotlib's axes
+    sizes, values = zip(*pareto_front([point[:2] for point in points]), strict=True)
     axes.step(sizes, values, where="post", color="0.35", linewidth=0.8, linestyle="--", label="Pareto front")
 
 
-def _law(axes, rows: Sequence[ResultRow]) -> None:  # noqa: ANN001
+def _draw_law(axes, rows: Sequence[ResultRow]) -> None:  # noqa: ANN001
     points = [(float(row.params), row.value) for row in rows]
     sizes = {size for size, _ in points}
-    if len(sizes) < FEWEST:
+    if len(sizes) < MIN_POINTS:
         return
     law = fit_law(points)
     grid = np.geomspace(min(sizes), max(sizes), 60)
@@ -82,7 +82,7 @@ def _law(axes, rows: Sequence[ResultRow]) -> None:  # noqa: ANN001
 
 
 def write_criterion(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
-    """What was known before training against what was measured: a point a model; [] if there are no subnetworks."""
+    """The metric over each criterion known before training, one point per model; [] without subnetworks."""
     small = [row for row in rows if row.criterion is not None]
     known = {title: [row for row in small if getattr(row, name) is not None] for name, title in CRITERIA.items()}
     panels = [(name, title) for name, title in CRITERIA.items() if known[title]]
@@ -100,33 +100,33 @@ def write_criterion(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
             axes.spines[["top", "right"]].set_visible(False)
         first = figure.axes[0]
         first.set_ylabel(rows[0].metric.replace("_", " "))
-        first.set_title(f"{rows[0].task}, {rows[0].model}: criterion against measured", loc="left")
+        first.set_title(f"{rows[0].task}, {rows[0].model}: metric over criterion", loc="left")
         figure.axes[-1].legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return paths
 
 
 def _agreement(rows: Sequence[ResultRow], name: str) -> str:
-    """Spearman's rank correlation, where there are subsets enough for one."""
-    said: dict[tuple[int, ...], list[float]] = {}
-    found: dict[tuple[int, ...], list[float]] = {}
+    """Spearman's rank correlation with the metric, if there are enough subsets."""
+    criterion: dict[tuple[int, ...], list[float]] = {}
+    measured: dict[tuple[int, ...], list[float]] = {}
     for row in rows:
-        kept = tuple(int(one) for one in row.layers.split())
-        said.setdefault(kept, []).append(getattr(row, name))
-        found.setdefault(kept, []).append(row.value)
-    if len(said) < FEWEST:
+        kept = row.kept
+        criterion.setdefault(kept, []).append(getattr(row, name))
+        measured.setdefault(kept, []).append(row.value)
+    if len(criterion) < MIN_POINTS:
         return ""
-    means = ({kept: mean(values) for kept, values in table.items()} for table in (said, found))
-    return f"\nrank correlation {rank_correlation(*means).rho:.2f}, {len(said)} subsets"
+    means = ({kept: mean(values) for kept, values in table.items()} for table in (criterion, measured))
+    return f"\nrank correlation {rank_correlation(*means).rho:.2f}, {len(criterion)} subsets"
 
 
 def write_map(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
-    """A line a method and budget, a column a layer: how often the layer was kept."""
+    """How often each layer was kept: one line per strategy and budget, one column per layer."""
     groups = [group for group in group_seeds(rows) if group[0].strategy != ORIGINAL]
     layers = max(row.k for row in rows if row.strategy == ORIGINAL)
     shares = np.zeros((len(groups), layers))
     for line, group in enumerate(groups):
         for row in group:
-            shares[line, [int(one) - 1 for one in row.layers.split()]] += 1 / len(group)
+            shares[line, [layer - 1 for layer in row.kept]] += 1 / len(group)
     with saved_figure(stem, (2.5 + 0.35 * layers, 1.2 + 0.3 * len(groups))) as (figure, paths):
         axes = figure.subplots()
         axes.imshow(shares, cmap="Greens", vmin=0, vmax=1, aspect="auto")

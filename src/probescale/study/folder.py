@@ -1,4 +1,4 @@
-"""The folder of a study: its settings, what cells share, the cells, and what is known of each of them."""
+"""The folder of a study: its settings, shared preparations, cells, logs and failures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ STUDY_FILE = "study.json"
 
 
 class StudyFolder:
+    """Where everything of a study is stored."""
+
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def open(self, study: Study) -> None:
-        """Begin here, or go on: then with the same settings, but for more cells and another engine."""
+        """Start a study here, or resume it: only its lists and its engine may have changed."""
         mark = self.path / STUDY_FILE
         if mark.is_file():
             if changed := _first_difference(_fixed_settings(self._stored()["settings"]), _fixed_settings(study.raw)):
@@ -34,7 +36,7 @@ class StudyFolder:
         write_json(mark, {"command": command(sys.argv), "settings": study.raw})
 
     def study(self) -> tuple[Study, str]:
-        """What was asked for here, and the command that did."""
+        """The study of this folder, and the command that started it."""
         stored = self._stored()
         return build_study(stored["settings"]), stored["command"]
 
@@ -43,36 +45,43 @@ class StudyFolder:
         settings = stored.get("settings") if isinstance(stored, dict) else None
         if not isinstance(settings, dict) or not isinstance(stored.get("command"), str):
             raise UserError(
-                f"{self.path / STUDY_FILE} is not the mark of a study", field="--out", hint="choose another folder"
+                f"{self.path / STUDY_FILE} is not the settings file of a study",
+                field="--out",
+                hint="choose another folder",
             )
         return stored
 
     def preparation(self, name: str) -> Path:
+        """Folder of a shared preparation: scores, and the fine-tuned original."""
         return self.path / "shared" / name
 
     def cell(self, name: str) -> Path:
+        """Run folder of a cell."""
         return self.path / "cells" / name
 
     def log(self, job: str) -> Path:
+        """File for everything that a job prints."""
         folder = self.path / "logs"
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{job}.log"
 
     def is_done(self, job: str) -> bool:
-        """Both are written when all the rest is."""
+        """Whether the file that a cell, or a preparation, writes last exists."""
         return (self.cell(job) / "metrics.json").is_file() or (
             self.preparation(job) / INNER / "measured" / "original.json"
         ).is_file()
 
     def record_failure(self, job: str, why: str) -> None:
+        """Write down why a job failed."""
         write_text(self._failure_file(job), why)
 
     def read_failure(self, job: str) -> str | None:
-        """Why a job that is not done was given up."""
+        """Why a job failed, unless it is done by now."""
         path = self._failure_file(job)
         return path.read_text(encoding="utf-8") if path.is_file() and not self.is_done(job) else None
 
     def clear_failures(self) -> None:
+        """Forget all failures, so that failed jobs run again."""
         for path in (self.path / "failed").glob("*.txt"):
             path.unlink()
 
@@ -81,7 +90,7 @@ class StudyFolder:
 
 
 def _fixed_settings(raw: dict[str, Any]) -> dict[str, Any]:
-    """Settings that all cells have in common: another value would make other figures of the same name."""
+    """The settings that all cells share. They must not change: cells of the same name would differ."""
     selection = raw.get("selection")
     if isinstance(selection, dict):
         selection = {k: v for k, v in selection.items() if k not in ("strategy", "budget", "k")}
@@ -91,11 +100,11 @@ def _fixed_settings(raw: dict[str, Any]) -> dict[str, Any]:
 def _first_difference(one: dict[str, Any], other: dict[str, Any], path: str = "") -> str | None:
     """The first setting that is not the same in both."""
     for key in one.keys() | other.keys():
-        here = f"{path}{key}"
+        name = f"{path}{key}"
         a, b = one.get(key), other.get(key)
         if isinstance(a, dict) and isinstance(b, dict):
-            if found := _first_difference(a, b, f"{here}."):
-                return found
+            if inside := _first_difference(a, b, f"{name}."):
+                return inside
         elif a != b:
-            return here
+            return name
     return None

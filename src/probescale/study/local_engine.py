@@ -1,4 +1,4 @@
-"""Jobs as processes on this machine: a crash costs one of them."""
+"""Runs the jobs of a study as processes on this machine, so that a crash ends one job only."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from probescale.study.folder import StudyFolder
 from probescale.study.scheduling import Outcome
 from probescale.utils.subprocesses import module_command
 
-PAUSE = 0.2  # seconds between two looks
-PATIENCE = 5.0  # seconds for a process to tidy up when it is stopped
+PAUSE = 0.2  # seconds between polls
+GRACE = 5.0  # seconds for a stopped process to clean up
 
 
 class LocalEngine:
+    """Up to `workers` processes at a time, which share the cores."""
+
     def __init__(self, folder: StudyFolder, workers: int, cpus: int | None) -> None:
         self.folder, self.slots = folder, workers
         self.threads = cpus or max((os.cpu_count() or 1) // workers, 1)
@@ -24,18 +26,19 @@ class LocalEngine:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Whatever still runs is stopped; it goes on from there the next time."""
+        """Stop what still runs; partial work is kept, and the next start resumes it."""
         for process in self.processes.values():
             process.terminate()
-        last = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + GRACE
         for process in self.processes.values():
             try:
-                process.wait(max(last - time.monotonic(), 0))
+                process.wait(max(deadline - time.monotonic(), 0))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
 
     def start(self, job: str) -> None:
+        """Start a process for the job; it writes to the job's log."""
         threads = {name: str(self.threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         with self.folder.log(job).open("ab") as file:
             self.processes[job] = subprocess.Popen(
@@ -47,6 +50,7 @@ class LocalEngine:
             )
 
     def poll(self) -> list[tuple[str, Outcome]]:
+        """Wait a little; the jobs that have ended since, with their outcomes."""
         time.sleep(PAUSE)
         ended = {job: process.returncode for job, process in self.processes.items() if process.poll() is not None}
         for job in ended:
@@ -55,5 +59,5 @@ class LocalEngine:
 
 
 def _outcome(code: int) -> Outcome:
-    """Below 0, or beyond 128: a signal ended it."""
+    """Exit codes below 0 or above 128 mean that a signal ended the process."""
     return "done" if code == 0 else "failed" if 0 < code <= 128 else "died"

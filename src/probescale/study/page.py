@@ -1,4 +1,4 @@
-"""The page of a study: every model that was trained, and what the evidence supports."""
+"""report.html of a study: every trained model, and which differences are significant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from probescale.study.folder import StudyFolder
 from probescale.study.results import ORIGINAL, ResultRow, Results
 from probescale.study.tables import group_seeds, study_notes
 
-ENOUGH = 0.95  # of the original's metric: the answer that the page points out
+ENOUGH = 0.95  # share of the original's metric that a recommended model keeps
 COLUMNS: tuple[Column, ...] = (
     ("model", "model", "word"),
     ("task", "task", "word"),
@@ -34,7 +34,9 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def study_page(folder: StudyFolder, study: Study, command: str, results: Results, found: Sequence[Comparison]) -> str:
+def study_page(folder: StudyFolder, results: Results, comparisons: Sequence[Comparison]) -> str:
+    """The page as HTML."""
+    study, command = folder.study()
     done = len({row.cell for row in results.rows if row.strategy != ORIGINAL})
     return render(
         Page(
@@ -48,41 +50,41 @@ def study_page(folder: StudyFolder, study: Study, command: str, results: Results
             ],
             rows=[_row(row) for row in results.rows],
             columns=_columns(results.rows),
-            bars="95 % over resampled dev examples, of one training each.",
+            bars="95 %, from resampling the dev examples; one training each.",
             places=_places(folder, study, results.rows),
-            notes=[*study_notes(results), *(one.sentence() for one in found)],
+            notes=[*study_notes(results), *(comparison.sentence() for comparison in comparisons)],
             record=[("command", command), ("settings", "study.json"), ("all figures", "results.csv, results.parquet")],
         )
     )
 
 
 def _columns(rows: Sequence[ResultRow]) -> list[Column]:
-    """A model or task that is the only one stands above the table."""
-    alone = {name for name in ("model", "task") if len({getattr(row, name) for row in rows}) == 1}
-    return [column for column in COLUMNS if column[0] not in alone]
+    """All columns, without model or task if there is only one."""
+    constant = {name for name in ("model", "task") if len({getattr(row, name) for row in rows}) == 1}
+    return [column for column in COLUMNS if column[0] not in constant]
 
 
 def _lead(rows: Sequence[ResultRow]) -> list[str]:
-    """For every model and task: the smallest that keeps enough."""
-    said = []
+    """For every model and task, the smallest model that keeps enough."""
+    sentences = []
     for model, task in dict.fromkeys((row.model, row.task) for row in rows):
         groups = group_seeds([row for row in rows if (row.model, row.task) == (model, task)])
-        whole = next(group for group in groups if group[0].strategy == ORIGINAL)
-        value = mean(row.value for row in whole)
-        smaller = [group for group in groups if group is not whole]
+        original = next(group for group in groups if group[0].strategy == ORIGINAL)
+        value = mean(row.value for row in original)
+        smaller = [group for group in groups if group is not original]
         enough = [group for group in smaller if mean(row.value for row in group) >= ENOUGH * value]
-        metric = whole[0].metric.replace("_", " ")
-        words = f"{task} with {model}: the original reaches {metric} {100 * value:.2f}. "
+        metric = original[0].metric.replace("_", " ")
+        start = f"{task} with {model}: the original reaches {metric} {100 * value:.2f}. "
         if not enough:
-            said.append(words + f"Nothing that was tried keeps {ENOUGH:.0%} of it.")
+            sentences.append(start + f"No trained model keeps {ENOUGH:.0%} of it.")
             continue
         best = min(enough, key=lambda group: (mean(row.params for row in group), -mean(row.value for row in group)))
-        one, reached = best[0], mean(row.value for row in best)
-        said.append(
-            words + f"The smallest that keeps {ENOUGH:.0%} of it is {one.strategy} with {one.budget}: "
-            f"{one.ratio_total:.1%} of the parameters, {100 * reached:.2f} ({reached / value:.1%})."
+        first, reached = best[0], mean(row.value for row in best)
+        sentences.append(
+            start + f"The smallest that keeps {ENOUGH:.0%} of it is {first.strategy} with {first.budget}: "
+            f"{first.ratio_total:.1%} of the parameters, {100 * reached:.2f} ({reached / value:.1%})."
         )
-    return said
+    return sentences
 
 
 def _row(row: ResultRow) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def _row(row: ResultRow) -> dict[str, Any]:
         "method": row.strategy,
         "budget": row.budget,
         "seed": row.seed,
-        "layers": format_layers([int(one) for one in row.layers.split()]),
+        "layers": format_layers(row.kept),
         "params": row.params,
         "total": row.ratio_total,
         "of_layers": row.ratio_layers,
@@ -108,23 +110,19 @@ def _row(row: ResultRow) -> dict[str, Any]:
 
 
 def _places(folder: StudyFolder, study: Study, rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
-    """A model on a task, by the scores of its first seed; what was measured is the mean over seeds."""
+    """Explorer entries: each model on each task, with the scores of the first seed and mean metrics over seeds."""
     places: dict[tuple[str, str], dict[str, Any]] = {}
     for preparation, cells in study.preparations.items():
-        one, path = cells[0], folder.preparation(preparation) / "scores.json"
-        here = [row for row in rows if (row.model, row.task) == (one.model, one.task)]
-        if (one.model, one.task) in places or not path.is_file() or not here:
+        cell, path = cells[0], folder.preparation(preparation) / "scores.json"
+        own = [row for row in rows if (row.model, row.task) == (cell.model, cell.task)]
+        if (cell.model, cell.task) in places or not path.is_file() or not own:
             continue
         values: dict[Subset, list[float]] = {}
-        for row in here:
-            values.setdefault(_layers(row), []).append(row.value)
-        measured = {kept: mean(several) for kept, several in values.items()}
-        kept = next((_layers(row) for row in here if row.strategy == one.strategy), (1,))
-        name = f"{one.model}, {one.task}"
-        metric = here[0].metric.replace("_", " ")
-        places[one.model, one.task] = explorer_entry(name, load_scores(path), one.strategy, kept, metric, measured)
+        for row in own:
+            values.setdefault(row.kept, []).append(row.value)
+        measured = {kept: mean(of_seeds) for kept, of_seeds in values.items()}
+        kept = next((row.kept for row in own if row.strategy == cell.strategy), (1,))
+        name = f"{cell.model}, {cell.task}"
+        metric = own[0].metric.replace("_", " ")
+        places[cell.model, cell.task] = explorer_entry(name, load_scores(path), cell.strategy, kept, metric, measured)
     return list(places.values())
-
-
-def _layers(row: ResultRow) -> Subset:
-    return tuple(int(layer) for layer in row.layers.split())

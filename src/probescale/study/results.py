@@ -1,4 +1,4 @@
-"""What the cells of a study found: a row each, from the run folders that are there."""
+"""Results of a study: one row per trained model, read from the run folders of its cells."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from probescale.errors import ProbeScaleError
+from probescale.models.subsets import Subset
 from probescale.probing.score_files import load_scores
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.selection.evidence import Evidence
@@ -17,11 +18,11 @@ from probescale.study.cells import Cell
 from probescale.study.folder import StudyFolder
 from probescale.utils.files import atomic_file
 
-ORIGINAL = "original"  # stands where a row of a subnetwork has its strategy
+ORIGINAL = "original"  # the strategy in rows of fine-tuned originals
 
 
 class ResultRow(BaseModel):
-    """One fine-tuned model; results.csv has these columns. Times aside, the same study gives the same rows."""
+    """One fine-tuned model, as in results.csv. Except for times, the same study gives the same rows."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -32,111 +33,120 @@ class ResultRow(BaseModel):
     budget: str
     seed: int
     k: int
-    layers: str  # that were kept, such as 1 2 5
+    layers: str  # kept layers, such as 1 2 5
     params: int
     ratio_total: float
     ratio_layers: float
-    criterion: float | None  # of the paper: the kept layers' relevance, added up
-    probed: float | None  # what probes found at the end of this subnetwork before it was trained, where they looked
+    criterion: float | None  # of the paper: sum of the kept layers' relevance
+    probed: float | None  # accuracy of the probe at the end of this subnetwork before training, if it was probed
     metric: str
     value: float
     low: float
     high: float
     retention: float | None
-    agreement: float  # share of dev rows on which it says what the original says
-    milliseconds: float  # of one pass, as in metrics.json
-    speedup: float  # over the original, both timed in turn
+    agreement: float  # share of dev rows on which it agrees with the original
+    milliseconds: float  # of one forward pass, as in metrics.json
+    speedup: float  # over the original; both are timed alternately
     seconds: float
+
+    @property
+    def kept(self) -> Subset:
+        """The kept layers as numbers."""
+        return tuple(int(layer) for layer in self.layers.split())
 
 
 @dataclass(frozen=True)
 class Results:
+    """The rows of all finished cells, and the cells without model."""
+
     rows: tuple[ResultRow, ...]
-    broken: dict[str, str]  # cells whose folder cannot be read, or that failed, and why
-    missing: tuple[str, ...]  # cells that were not done yet
+    failed: dict[str, str]  # cells that failed, or whose folder cannot be read, and why
+    missing: tuple[str, ...]  # cells that have not run yet
 
     @property
     def complete(self) -> bool:
-        return not self.broken and not self.missing
+        """Whether every cell has a row."""
+        return not self.failed and not self.missing
 
 
 def read_results(folder: StudyFolder, cells: tuple[Cell, ...]) -> Results:
-    """Every cell's row, the originals' first; a cell that cannot be read is named, not passed over."""
+    """Read the rows of all cells, those of the originals first. A cell that cannot be read counts as failed."""
     originals: dict[str, ResultRow] = {}
     rows: list[ResultRow] = []
-    broken: dict[str, str] = {}
+    failed: dict[str, str] = {}
     missing: list[str] = []
     for cell in cells:
         path = folder.cell(cell.name)
         why = folder.read_failure(cell.name) or folder.read_failure(cell.preparation)
         if why is not None:
-            broken[cell.name] = why
+            failed[cell.name] = why
         elif not path.exists():
             missing.append(cell.name)
         else:
             try:
-                result, said = RunResult.load(path / "metrics.json"), read_predictions(path)
-                chosen, scores = Selection.load(path / "selection.json"), load_scores(path / "scores.json")
-                probed = Evidence.from_scores(scores).subnetworks.get(chosen.kept)
-                originals[cell.preparation] = _row(cell, result, result.original, said, ORIGINAL)
-                rows.append(_row(cell, result, result.subnetwork, said, result.strategy, chosen.score, probed))
+                result, predicted = RunResult.load(path / "metrics.json"), read_predictions(path)
+                selection, scores = Selection.load(path / "selection.json"), load_scores(path / "scores.json")
+                probed = Evidence.from_scores(scores).subnetworks.get(selection.kept)
+                originals[cell.preparation] = _row(cell, result, result.original, predicted, ORIGINAL)
+                rows.append(_row(cell, result, result.subnetwork, predicted, result.strategy, selection.score, probed))
             except (ProbeScaleError, OSError, ValueError, KeyError) as error:
-                broken[cell.name] = _describe_error(error)
-    return Results((*originals.values(), *rows), broken, tuple(missing))
+                failed[cell.name] = _describe_error(error)
+    return Results((*originals.values(), *rows), failed, tuple(missing))
 
 
 def _row(
     cell: Cell,
     result: RunResult,
-    one: EvaluatedModel,
-    said: dict[str, list[str]],
+    model: EvaluatedModel,
+    predicted: dict[str, list[str]],
     strategy: str,
     criterion: float | None = None,
     probed: float | None = None,
 ) -> ResultRow:
-    same = [a == b for a, b in zip(said[ORIGINAL], said[strategy], strict=True)]
-    whole = strategy == ORIGINAL
+    same = [a == b for a, b in zip(predicted[ORIGINAL], predicted[strategy], strict=True)]
+    is_original = strategy == ORIGINAL
     return ResultRow(
-        cell=cell.preparation if whole else cell.name,
+        cell=cell.preparation if is_original else cell.name,
         model=cell.model,
         task=cell.task,
         strategy=strategy,
-        budget="" if whole else cell.budget,
+        budget="" if is_original else cell.budget,
         seed=cell.seed,
-        k=len(one.kept),
-        layers=" ".join(map(str, one.kept)),
-        params=one.params,
-        ratio_total=one.ratio_total,
-        ratio_layers=one.ratio_layers,
+        k=len(model.kept),
+        layers=" ".join(map(str, model.kept)),
+        params=model.params,
+        ratio_total=model.ratio_total,
+        ratio_layers=model.ratio_layers,
         criterion=criterion,
         probed=probed,
         metric=result.metric,
-        value=one.value,
-        low=one.interval[0],
-        high=one.interval[1],
-        retention=one.retention,
+        value=model.value,
+        low=model.interval[0],
+        high=model.interval[1],
+        retention=model.retention,
         agreement=sum(same) / len(same),
-        milliseconds=one.milliseconds,
-        speedup=one.speedup,
-        seconds=one.seconds,
+        milliseconds=model.milliseconds,
+        speedup=model.speedup,
+        seconds=model.seconds,
     )
 
 
 def read_predictions(run: Path) -> dict[str, list[str]]:
-    """Columns of predictions.csv."""
+    """The columns of a run's predictions.csv, by name."""
     with (run / "predictions.csv").open(encoding="utf-8", newline="") as file:
         header, *rows = csv.reader(file)
     return dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
 
 
 def _describe_error(error: Exception) -> str:
+    """One line for an error while reading a run folder."""
     if isinstance(error, ValidationError):
         return f"{error.title} cannot be read: {error.errors()[0]['msg']}"
     return str(error) if isinstance(error, ProbeScaleError) else f"{type(error).__name__}: {error}"
 
 
 def write_results(folder: Path, results: Results) -> None:
-    """results.csv, and the same as results.parquet."""
+    """Write results.csv, and the same as results.parquet."""
     import pandas as pd
 
     table = pd.DataFrame([row.model_dump() for row in results.rows], columns=list(ResultRow.model_fields))

@@ -1,4 +1,4 @@
-"""A whole study: shared work first, then every cell; what is done is not done again."""
+"""Runs a study: shared preparations first, then the cells. Finished jobs are skipped."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from probescale.study.scheduling import Engine, Progress, run_jobs
 from probescale.study.settings import StudyConfig
 
 
-def run_study(study: Study, out: Path, note: Callable[[Progress], None] = lambda _: None) -> Results:
-    """All cells that are not done yet. Faults of cells are in the results; the others go on."""
+def run_study(study: Study, out: Path, report: Callable[[Progress], None] = lambda _: None) -> Results:
+    """Run every cell that is not done. A failed cell is listed in the results and does not stop the others."""
     folder = StudyFolder(out)
     folder.open(study)
     folder.clear_failures()
     jobs = list_jobs(study)
     done = [job for job in jobs if folder.is_done(job)]
     with create_engine(folder, study.settings) as engine:
-        at = run_jobs(jobs, engine, study.settings.retries, done=done, note=note)
-    for job in at.failed:
+        progress = run_jobs(jobs, engine, study.settings.retries, done=done, report=report)
+    for job in progress.failed:
         if folder.read_failure(job) is None:
-            before = jobs[job]
-            folder.record_failure(job, f"{before} failed" if before in at.failed else "its process died; see its log")
+            preparation = jobs[job]
+            folder.record_failure(
+                job, f"{preparation} failed" if preparation in progress.failed else "its process died; see its log"
+            )
     results = read_results(folder, study.cells)
     write_results(out, results)
     return results
 
 
 def list_jobs(study: Study) -> dict[str, str | None]:
-    """Every job with the one it has to wait for; a preparation's cells come right behind it."""
+    """Every job with the job it waits for: each preparation, followed by its cells."""
     jobs: dict[str, str | None] = {}
     for preparation, cells in study.preparations.items():
         jobs |= {preparation: None} | {cell.name: preparation for cell in cells}
@@ -41,6 +43,7 @@ def list_jobs(study: Study) -> dict[str, str | None]:
 
 
 def create_engine(folder: StudyFolder, settings: StudyConfig) -> AbstractContextManager[Engine]:
+    """The engine that the settings name."""
     if settings.engine == "ray":
         from probescale.study.ray_engine import RayEngine
 

@@ -1,4 +1,4 @@
-"""What the tables of a study say."""
+"""Tables of a study: its plan, its progress and its results."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from probescale.study.results import ORIGINAL, ResultRow, Results
 from probescale.study.scheduling import Progress
 from probescale.utils.files import format_size
 
-SHOWN = 8  # running jobs in the live table
+SHOWN_JOBS = 8  # in the live table
 
 
-def progress_line(at: Progress) -> str:
-    failed = f", {len(at.failed)} failed" if at.failed else ""
-    running = f"; running: {', '.join(at.running)}" if at.running else ""
-    return f"{len(at.done)} done{failed}, {len(at.running)} running, {len(at.waiting)} left{running}"
+def progress_line(progress: Progress) -> str:
+    """How many jobs are done, running and waiting."""
+    failed = f", {len(progress.failed)} failed" if progress.failed else ""
+    running = f"; running: {', '.join(progress.running)}" if progress.running else ""
+    return f"{len(progress.done)} done{failed}, {len(progress.running)} running, {len(progress.waiting)} left{running}"
 
 
-def progress_table(at: Progress, left: float | None) -> RichTable:
+def progress_table(progress: Progress, left: float | None) -> RichTable:
+    """The running and failed jobs, and the seconds left as far as they are known."""
     time_left = "" if left is None else f", about {max(round(left / 60), 1)} min"
-    title = progress_line(at).partition(";")[0] + time_left
+    title = progress_line(progress).partition(";")[0] + time_left
     table = RichTable(title=title, title_justify="left", box=None, show_header=False)
-    for job in at.running[:SHOWN]:
+    for job in progress.running[:SHOWN_JOBS]:
         table.add_row("running", job)
-    for job in at.failed[-SHOWN:]:
+    for job in progress.failed[-SHOWN_JOBS:]:
         table.add_row("failed", job, style="red")
     return table
 
 
 def study_tables(results: Results) -> list[Table]:
-    """As Tables 1 to 3 of the paper: a table a task, models one below the other, the original first."""
+    """One table per task, like Tables 1 to 3 of the paper: models one below the other, the original first."""
     tasks = dict.fromkeys(row.task for row in results.rows)
     return [_task_table(task, [row for row in results.rows if row.task == task]) for task in tasks]
 
@@ -56,18 +58,18 @@ def _task_table(task: str, rows: Sequence[ResultRow]) -> Table:
 
 
 def group_seeds(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
-    """Rows that differ in the seed alone, in the order of the study."""
-    order: dict[tuple[str, str, str], list[ResultRow]] = {}
+    """Rows grouped so that each group differs in the seed alone, in the order of the study."""
+    groups: dict[tuple[str, str, str], list[ResultRow]] = {}
     for row in rows:
-        order.setdefault((row.model, row.budget, row.strategy), []).append(row)
+        groups.setdefault((row.model, row.budget, row.strategy), []).append(row)
     models = list(dict.fromkeys(row.model for row in rows))
-    return sorted(order.values(), key=lambda group: models.index(group[0].model))
+    return sorted(groups.values(), key=lambda group: models.index(group[0].model))
 
 
 def is_best(group: Sequence[ResultRow], rows: Sequence[ResultRow]) -> bool:
-    """Among the subnetworks of the same model under the same budget."""
-    one = group[0]
-    rivals = [g for g in group_seeds(rows) if (g[0].model, g[0].budget) == (one.model, one.budget)]
+    """Whether no other strategy has a higher mean for the same model and budget."""
+    first = group[0]
+    rivals = [g for g in group_seeds(rows) if (g[0].model, g[0].budget) == (first.model, first.budget)]
     return _mean(group) >= max(_mean(rival) for rival in rivals)
 
 
@@ -76,34 +78,34 @@ def _mean(group: Sequence[ResultRow]) -> float:
 
 
 def _line(group: Sequence[ResultRow]) -> tuple[str, ...]:
-    one = group[0]
-    kept = [row.retention for row in group if row.retention is not None]
+    first = group[0]
+    retention = [row.retention for row in group if row.retention is not None]
     return (
-        one.model,
-        one.strategy,
-        one.budget,
-        "; ".join(dict.fromkeys(format_layers([int(one) for one in row.layers.split()]) for row in group)),
+        first.model,
+        first.strategy,
+        first.budget,
+        "; ".join(dict.fromkeys(format_layers(row.kept) for row in group)),
         " ".join(dict.fromkeys(str(row.k) for row in group)),
         f"{round(mean(row.params for row in group)):,}",
         f"{mean(row.ratio_total for row in group):.1%}",
         f"{mean(row.ratio_layers for row in group):.1%}",
         f"{100 * _mean(group):.2f}",
         f"{100 * stdev(row.value for row in group):.2f}" if len(group) > 1 else "",
-        f"{mean(kept):.1%}" if kept else "",
+        f"{mean(retention):.1%}" if retention else "",
         f"{mean(row.speedup for row in group):.1f}x",
     )
 
 
 def study_notes(results: Results) -> list[str]:
-    """What is not in the tables, and why."""
-    notes = [f"{name} failed: {why.strip().splitlines()[-1]}" for name, why in results.broken.items()]
+    """The cells without results, and why."""
+    notes = [f"{name} failed: {why.strip().splitlines()[-1]}" for name, why in results.failed.items()]
     if results.missing:
-        notes.append(f"{len(results.missing)} cells are not done yet: {', '.join(results.missing)}")
+        notes.append(f"{len(results.missing)} cells have not run yet: {', '.join(results.missing)}")
     return notes
 
 
-def plan_table(study: Study, found: StudyEstimate) -> Table:
-    """Every job, shared work first."""
+def plan_table(study: Study, estimate: StudyEstimate) -> Table:
+    """Every job with its estimated time, each shared preparation before its cells."""
     rows = []
     for preparation, cells in study.preparations.items():
         one = cells[0]
@@ -113,7 +115,7 @@ def plan_table(study: Study, found: StudyEstimate) -> Table:
             str(one.seed),
             "probing, original",
             "",
-            format_duration(found.seconds[preparation]),
+            format_duration(estimate.seconds[preparation]),
         )
         rows.append(shared)
         rows += [
@@ -123,18 +125,21 @@ def plan_table(study: Study, found: StudyEstimate) -> Table:
                 str(cell.seed),
                 cell.strategy,
                 cell.budget,
-                format_duration(found.seconds[cell.name]),
+                format_duration(estimate.seconds[cell.name]),
             )
             for cell in cells
         ]
     header = ("model", "task", "seed", "what", "budget", "about")
-    return Table(f"{len(study.cells)} cells, {len(study.preparations)} times shared work", header, tuple(rows), words=5)
+    return Table(
+        f"{len(study.cells)} cells, {len(study.preparations)} shared preparations", header, tuple(rows), words=5
+    )
 
 
-def plan_notes(study: Study, found: StudyEstimate) -> list[str]:
-    total, workers = sum(found.seconds.values()), study.settings.workers
-    how = "one at a time" if workers == 1 else f"{workers} at a time, if the cores are not what limits them"
+def plan_notes(study: Study, estimate: StudyEstimate) -> list[str]:
+    """Time and disk of the study as a whole."""
+    total, workers = sum(estimate.seconds.values()), study.settings.workers
+    how = "one at a time" if workers == 1 else f"{workers} at a time, if there are enough cores"
     return [
-        f"about {format_duration(total / workers)} on this machine, {how}; {format_size(found.disk)} of disk",
-        "Layers are chosen when the study runs: times go by the most that a budget allows.",
+        f"about {format_duration(total / workers)} on this machine, {how}; {format_size(estimate.disk)} of disk",
+        "Layers are selected when the study runs; the times assume the most layers that each budget allows.",
     ]

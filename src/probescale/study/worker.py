@@ -1,4 +1,4 @@
-"""One job of a study in a process of its own: python -m probescale.study.worker FOLDER JOB."""
+"""Runs one job of a study in its own process: python -m probescale.study.worker FOLDER JOB."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def run_job(folder: StudyFolder, job: str) -> None:
     from probescale.pipeline.run import lay_ground, run
 
     study, command = folder.study()
-    sys.argv = shlex.split(command)  # what results record as the command is the study's
+    sys.argv = shlex.split(command)  # results record the command of the study
     lock = folder.path / "locks" / f"{job}.lock"
     lock.parent.mkdir(exist_ok=True)
     with FileLock(lock):
@@ -35,11 +35,11 @@ def run_job(folder: StudyFolder, job: str) -> None:
 
 
 def run_to_exit_code(folder: StudyFolder, job: str) -> int:
-    """The exit code: 0; 2 for bad input, 1 for anything else. What went wrong is kept beside the cells."""
+    """Run a job; the exit code is 0, 2 for a user error, or 1 for any other. Failures are recorded in the folder."""
     try:
         run_job(folder, job)
-    except UserError as wrong:
-        folder.record_failure(job, str(wrong))
+    except UserError as error:
+        folder.record_failure(job, str(error))
         return 2
     except Exception as error:
         short = find_shortage(error)
