@@ -19,6 +19,7 @@ from probescale.config import RunConfig
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 GENERATED = ("cli.md", "modules.md")  # the code's own words, with placeholders
+PROGRAM = typer.main.get_command(app)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"(?:^|[|;&]|-m)\s*probescale ([a-z].*)")
 
@@ -55,7 +56,7 @@ def find_commands() -> Iterator[Example]:
 
 def parse(words: list[str]) -> list[str]:
     """Parse a command as `probescale` does, without running it; returns the arguments that are left over."""
-    command: Any = typer.main.get_command(app)
+    command: Any = PROGRAM
     while hasattr(command, "commands"):
         if command.name == "study" and words[0] not in command.commands:
             words = ["run", *words]  # `study CONFIG` is `study run CONFIG`
