@@ -5,17 +5,15 @@ from __future__ import annotations
 import functools
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import (
-    PreTrainedTokenizerFast,
-    set_seed,
-)
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast, set_seed
 
 from helpers.data import labelled_rows
 from probescale.errors import UserError
@@ -213,6 +211,23 @@ def least(kind: str) -> int:
     with pytest.raises(UserError) as refused:
         trim_vocabulary(parent(kind), counted(kind), 1)
     return int(refused.value.hint.split()[1])
+
+
+@dataclass(frozen=True)
+class VocabularySummary:
+    """The effect of trimming a vocabulary."""
+
+    before: int  # tokens
+    after: int
+    covered: float  # share of the counted tokens that are still in the vocabulary
+
+
+def summarise_vocabulary(
+    before: PreTrainedTokenizerBase, after: PreTrainedTokenizerBase, counts: Mapping[str, int]
+) -> VocabularySummary:
+    kept = after.get_vocab()
+    covered = sum(count for token, count in counts.items() if token in kept)
+    return VocabularySummary(len(before), len(after), covered / max(sum(counts.values()), 1))
 
 
 def answers(loaded: LoadedModel, texts: list[str]) -> list[dict[str, torch.Tensor]]:

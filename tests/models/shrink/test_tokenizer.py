@@ -28,6 +28,7 @@ from helpers.tokenizers import (
     OTHERS,
     SIZE,
     TEXTS,
+    VocabularySummary,
     bert,
     byte_pairs,
     classifier,
@@ -35,6 +36,7 @@ from helpers.tokenizers import (
     least,
     parent,
     same_answers,
+    summarise_vocabulary,
     tokens,
     trimmed,
 )
@@ -42,13 +44,7 @@ from probescale.errors import ProofFailed, UserError
 from probescale.models.families import FAMILIES, find_family
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.shrink.tokenizer import PLAIN_CLASS, TokenizerVocabulary, rebuild_tokenizer
-from probescale.models.shrink.vocabulary import (
-    VocabularySummary,
-    count_tokens,
-    required_tokens,
-    summarise_vocabulary,
-    trim_vocabulary,
-)
+from probescale.models.shrink.vocabulary import count_tokens, required_tokens, trim_vocabulary
 from probescale.models.surgery import keep_layers, save_model
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import copy
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from typing import Any, TypeVar
 
@@ -75,23 +75,6 @@ def trim_vocabulary(
     _check_tokenizer(child, vocabulary, new_ids)
     _check_outputs(loaded, child, rows)
     return child
-
-
-@dataclass(frozen=True)
-class VocabularySummary:
-    """The effect of trimming a vocabulary."""
-
-    before: int  # tokens
-    after: int
-    covered: float  # share of the counted tokens that are still in the vocabulary
-
-
-def summarise_vocabulary(
-    before: PreTrainedTokenizerBase, after: PreTrainedTokenizerBase, counts: Mapping[str, int]
-) -> VocabularySummary:
-    kept = after.get_vocab()
-    covered = sum(count for token, count in counts.items() if token in kept)
-    return VocabularySummary(len(before), len(after), covered / max(sum(counts.values()), 1))
 
 
 def _characters(counts: Mapping[str, int]) -> set[str]:
