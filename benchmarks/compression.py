@@ -81,8 +81,8 @@ def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int
 def train(job: Job) -> dict[str, Any]:
     import torch
 
+    from probescale.models.saving import describe_cut, save_model
     from probescale.models.shrink.shrinker import ShrinkPlan
-    from probescale.models.surgery import describe_cut, save_model
     from probescale.pipeline.evaluation import Measurer
     from probescale.pipeline.run import shrinker_of
     from probescale.recovery.predict import predict

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from probescale.models.counting import count_parameters as count_parameters
     from probescale.models.loading import load_as_saved as load_as_saved
     from probescale.models.loading import load_classifier as load_classifier
+    from probescale.models.saving import save_model as save_model
     from probescale.models.surgery import keep_layers as keep_layers
-    from probescale.models.surgery import save_model as save_model
     from probescale.pipeline.cut import cut_to_folder as cut_to_folder
     from probescale.pipeline.run import run as run
     from probescale.pipeline.smallest import smallest as smallest
@@ -64,7 +64,7 @@ _HOMES = {
     "load_as_saved": "models.loading",
     "load_classifier": "models.loading",
     "keep_layers": "models.surgery",
-    "save_model": "models.surgery",
+    "save_model": "models.saving",
     "run": "pipeline.run",
     "Store": "probing.cache",
     "probe": "probing.probe",

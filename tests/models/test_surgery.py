@@ -19,7 +19,8 @@ from probescale.models.counting import count_parameters
 from probescale.models.families import FAMILIES as DESCRIPTIONS
 from probescale.models.family import Family, backbone
 from probescale.models.loading import load_as_saved, load_classifier
-from probescale.models.surgery import keep_layers, save_model, write_model
+from probescale.models.saving import save_model, write_model
+from probescale.models.surgery import keep_layers
 
 KEPT = {"head": (1, 2), "middle": (2, 3), "tail": (4,), "gaps": (1, 4), "all": (1, 2, 3, 4), "reordered": (3, 1, 1)}
 TEXTS = ["the film was good and the plot dull", "a warm story", "unbelievably tedious !"]

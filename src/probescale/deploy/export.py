@@ -14,7 +14,7 @@ from probescale.deploy.inference import STATES, InferenceModel, input_names, loa
 from probescale.deploy.open_model import find_model_folder, open_exported
 from probescale.errors import ProofFailed, UserError
 from probescale.models.loading import quiet_transformers
-from probescale.models.surgery import METADATA_FILE
+from probescale.models.saving import METADATA_FILE
 from probescale.models.tokenizers import reset_tokenizer
 from probescale.pipeline.validate import load_config
 from probescale.tasks.task import load_task

@@ -16,7 +16,7 @@ from probescale.models.family import Family
 from probescale.models.heads import detect_head
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.memory import BatchSplitter
-from probescale.models.surgery import METADATA_FILE
+from probescale.models.saving import METADATA_FILE
 from probescale.tasks.kinds import Kind, find_kind, kind_for_head
 from probescale.utils.files import read_json
 

@@ -10,7 +10,7 @@ from probescale.deploy.formats import Exporter, ExportRecord, detect_exporter
 from probescale.deploy.inference import STATES, InferenceModel, load_pytorch, wrap_pytorch
 from probescale.errors import UserError
 from probescale.models.config_reading import read_folder_config
-from probescale.models.surgery import METADATA_FILE
+from probescale.models.saving import METADATA_FILE
 from probescale.models.tokenizers import load_tokenizer
 from probescale.tasks.kinds import find_kind
 from probescale.utils.files import read_json

@@ -20,7 +20,8 @@ from probescale.models.loading import LoadedModel, load_as_saved, quiet_transfor
 from probescale.models.proof.comparison import Proof, ProofJob, prepare_proof, prove_folders
 from probescale.models.proof.reference import compute_layer_reference, find_stack_paths
 from probescale.models.proof.twin import build_twin, build_twin_tokenizer
-from probescale.models.surgery import keep_layers, write_model
+from probescale.models.saving import write_model
+from probescale.models.surgery import keep_layers
 
 CUTS = {
     "all": (1, 2, 3, 4),

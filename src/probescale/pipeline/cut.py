@@ -16,8 +16,9 @@ from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.memory import release_memory
 from probescale.models.proof.comparison import prepare_proof, prove_folder
 from probescale.models.proof.reference import compute_head_reference, compute_layer_reference
+from probescale.models.saving import METADATA_FILE, describe_cut, write_model
 from probescale.models.sentence_encoder import check_modules, copy_modules, is_sentence_encoder
-from probescale.models.surgery import METADATA_FILE, describe_cut, keep_layers, write_model
+from probescale.models.surgery import keep_layers
 from probescale.pipeline.provenance import provenance
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores

@@ -17,9 +17,10 @@ from probescale.models.latency import compare_latency
 from probescale.models.loading import LoadedModel
 from probescale.models.proof.comparison import compare_in_memory
 from probescale.models.proof.reference import compute_layer_reference
+from probescale.models.saving import describe_cut, save_model
 from probescale.models.shrink.shrinker import Shrinker, ShrinkPlan
 from probescale.models.subsets import Subset, format_subset
-from probescale.models.surgery import describe_cut, keep_layers, save_model
+from probescale.models.surgery import keep_layers
 from probescale.pipeline.folder import INNER
 from probescale.recovery.bias import Bias, measure_swaps
 from probescale.recovery.fine_tuning import fine_tune, train_briefly

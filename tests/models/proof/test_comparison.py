@@ -13,13 +13,14 @@ from transformers import AutoConfig, AutoModel
 
 from helpers.models import LAYERS
 from probescale.errors import ProofFailed, UserError
-from probescale.models import surgery
+from probescale.models import saving, surgery
 from probescale.models.families import FAMILIES
 from probescale.models.loading import load_as_saved
 from probescale.models.proof.comparison import Proof, compare_in_memory, prepare_proof, prove_folders
 from probescale.models.proof.reference import compute_layer_reference
 from probescale.models.proof.twin import build_twin, build_twin_tokenizer
-from probescale.models.surgery import keep_layers, save_model, write_model
+from probescale.models.saving import save_model, write_model
+from probescale.models.surgery import keep_layers
 from probescale.pipeline.cut import cut_to_folder
 
 
@@ -203,13 +204,13 @@ def test_half_precision_is_kept_and_shards_are_read(dtype, tmp_path):
 @pytest.mark.slow
 def test_a_saved_model_is_proved_before_its_folder_appears(model_folder, tmp_path, monkeypatch):
     loaded = load_as_saved(str(model_folder("bert")))
-    write = surgery.write_model
+    write = saving.write_model
 
     def write_badly(model, folder: Path):
         write(model, folder)
         change_json(folder / "config.json", num_hidden_layers=LAYERS - 1)
 
-    monkeypatch.setattr(surgery, "write_model", write_badly)
+    monkeypatch.setattr(saving, "write_model", write_badly)
     with pytest.raises(UserError, match="unexpected keys"):
         save_model(loaded, {}, tmp_path / "model")
     assert list(tmp_path.iterdir()) == []

@@ -34,13 +34,14 @@ from probescale.models.heads import build_on_meta, stock_class_name
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.proof.reference import example_inputs
 from probescale.models.proof.twin import build_twin_config
+from probescale.models.saving import save_model, write_model
 from probescale.models.shrink.embeddings import (
     embedding_parameters,
     factorise_embeddings,
     parameters_per_token,
     why_rank_is_fixed,
 )
-from probescale.models.surgery import keep_layers, save_model, write_model
+from probescale.models.surgery import keep_layers
 
 WIDTH = 32
 SIZE: dict[str, Any] = {

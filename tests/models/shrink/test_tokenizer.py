@@ -43,9 +43,10 @@ from helpers.tokenizers import (
 from probescale.errors import ProofFailed, UserError
 from probescale.models.families import FAMILIES, find_family
 from probescale.models.loading import LoadedModel, load_as_saved
+from probescale.models.saving import save_model
 from probescale.models.shrink.tokenizer import PLAIN_CLASS, TokenizerVocabulary, rebuild_tokenizer
 from probescale.models.shrink.vocabulary import count_tokens, required_tokens, trim_vocabulary
-from probescale.models.surgery import keep_layers, save_model
+from probescale.models.surgery import keep_layers
 
 
 def test_counting():

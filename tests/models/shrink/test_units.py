@@ -23,8 +23,9 @@ from probescale.models.heads import build_on_meta
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.proof.reference import example_inputs
 from probescale.models.proof.twin import build_twin, build_twin_tokenizer
+from probescale.models.saving import save_model
 from probescale.models.shrink.units import count_units, keep_units, parameters_per_unit, score_units, why_width_is_fixed
-from probescale.models.surgery import keep_layers, save_model
+from probescale.models.surgery import keep_layers
 
 UNITS, KEPT = 64, 24
 FUSED = ("modernbert", "phi3")

@@ -33,9 +33,9 @@ from probescale.models.counting import count_parameters
 from probescale.models.loading import load_as_saved
 from probescale.models.proof.comparison import Proof, prepare_proof, prove_folders
 from probescale.models.proof.reference import compute_own_reference
+from probescale.models.saving import save_model, write_model
 from probescale.models.shrink.tokenizer import TokenizerVocabulary
 from probescale.models.shrink.vocabulary import trim_vocabulary
-from probescale.models.surgery import save_model, write_model
 from probescale.models.tokenizers import tokenizer_fingerprint
 
 
