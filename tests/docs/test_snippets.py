@@ -89,6 +89,13 @@ def test_a_configuration_is_valid(example: Example):
     RunConfig.model_validate({"model": {"source": "m"}, "task": "sst2", "selection": {"k": 2}} | raw)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_named_in_a_page_exist(page: Path):
+    """Names with a folder, such as `pipeline/run.py`: of the repository or of the package."""
+    named = re.findall(r"`([a-z_]+/[\w./]*(?:\.py|\.yaml|\.csv|\.jsonl|/))`", page.read_text(encoding="utf-8"))
+    assert [name for name in named if not any((base / name).exists() for base in (ROOT, ROOT / "src/probescale"))] == []
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, model_folder, task_files) -> Path:
     """A folder with a configuration `my.yaml`, as the examples assume it."""
