@@ -1,4 +1,4 @@
-"""Rows of labelled texts or words, and how they are split and sampled."""
+"""Labelled texts and tagged sentences, and what models, probes and metrics read of them."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def read_tagged(data: DataConfig, *, field: str) -> list[tuple[tuple[str, ...], 
         raise UserError("words must be plain texts", field=f"{field}.text", hint="name the column with the words")
     sentences = [(tuple(words), tags) for words, tags in zip(columns["text"], columns["label"], strict=True)]
     if bad := [n for n, (words, tags) in enumerate(sentences, 1) if len(words) != len(tags)]:
-        raise UserError(f"sentence {bad[0]} has not as many tags as words", field=f"{field}.label")
+        raise UserError(f"sentence {bad[0]} does not have one tag per word", field=f"{field}.label")
     rows = [(words, tags) for words, tags in sentences if any(tag is not None for tag in tags)]
     if not rows:
         raise UserError(f'no word in {data.source} has a value in "{data.label}"', field=f"{field}.label")
@@ -125,12 +125,12 @@ def _numbers_not_text(column: object, value: object, field: str) -> UserError:
 def _is_number(value: Any) -> bool:  # noqa: ANN401 - any cell
     try:
         return math.isfinite(float(value))
-    except (TypeError, ValueError, OverflowError):  # the last: 400 digits
+    except (TypeError, ValueError, OverflowError):  # the last for 400 digits
         return False
 
 
 def _is_integer(name: str) -> bool:
-    return name.isascii() and name.removeprefix("-").isdigit() and len(name) < 1000  # Python reads no longer ones
+    return name.isascii() and name.removeprefix("-").isdigit() and len(name) < 1000  # Python does not read longer ones
 
 
 def _label_texts(values: list[Any], *, field: str, column: object) -> list[str]:
@@ -139,13 +139,13 @@ def _label_texts(values: list[Any], *, field: str, column: object) -> list[str]:
         raise UserError(
             f'column "{column}" has {len(bad)} rows without a label, first in row {bad[0]}',
             field=field,
-            hint="labels are texts or numbers; remove or mend these rows",
+            hint="labels are texts or numbers; remove or correct these rows",
         )
     return [text for text in texts if text]
 
 
 def _label_lists(values: list[Any], *, field: str, column: object) -> list[list[str]]:
-    """Several labels a row: a list, or a text in which they are separated by | ; or ,"""
+    """Several labels per row: a list, or one text with | ; or , between them."""
     cells = [re.split("[|;,]", value) if isinstance(value, str) else value for value in values]
     if bad := [n for n, cell in enumerate(cells, 1) if not isinstance(cell, (list, tuple))]:
         raise UserError(
@@ -164,14 +164,14 @@ def _quantities(values: list[Any], *, field: str, column: object) -> list[float]
             field=field,
             hint="a quantity is a finite number; every row needs one",
         )
-    found = [float(value) for value in values]
-    if len(set(found)) < 2:
+    numbers = [float(value) for value in values]
+    if len(set(numbers)) < 2:
         raise UserError(f'column "{column}" has the same number in every row', field=field)
-    return found
+    return numbers
 
 
 def _label_text(value: object) -> str | None:
-    """1, 1.0, "1", "1.0" and " 1 " are the same label; None for what is no label."""
+    """A label as text: 1, 1.0, "1", "1.0" and " 1 " are the same; None for what is no label."""
     if isinstance(value, float):
         return None if math.isnan(value) else str(value).removesuffix(".0")
     if not isinstance(value, (str, int)):
@@ -205,6 +205,6 @@ def _numbers(labels: list[str], names: tuple[str, ...], *, field: str, row: str 
         raise UserError(
             f'label "{labels[unseen[0] - 1]}" in {row} {unseen[0]} does not occur in train ({len(unseen)} such {row}s)',
             field=field,
-            hint=f"train has: {', '.join(names[:20])}; name equal labels alike with task.labels",
+            hint=f"train has: {', '.join(names[:20])}; give equal labels one name with task.labels",
         )
     return tuple(number[label] for label in labels)

@@ -119,14 +119,14 @@ def r2(rows: np.ndarray) -> float:
 
 
 def _tags(gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> np.ndarray:
-    """Right and all tags of every sentence; words without a tag do not count."""
+    """(sentences, 2) the number of right tags and of all tags; words without a tag do not count."""
     pairs = [[(a, b) for a, b in zip(one, other, strict=True) if a >= 0] for one, other in _sentences(gold, predicted)]
     return np.array([(sum(a == b for a, b in sentence), len(sentence)) for sentence in pairs])
 
 
 def _spans(gold: np.ndarray, predicted: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """Right, guessed and real spans of every sentence. A word that was not answered stands outside of all."""
-    called = [*names, "O"]  # number -1 is the last one
+    """(sentences, 3) the number of right, predicted and gold spans. A word without an answer is in no span."""
+    called = [*names, "O"]  # number -1 is the last entry
     rows = []
     for one, other in _sentences(gold, predicted):
         pairs = [(called[a], called[b]) for a, b in zip(one, other, strict=True) if a >= 0]
@@ -153,12 +153,17 @@ def entity_f1(rows: np.ndarray) -> float:
 
 
 def interval(metric: Metric, gold: np.ndarray, predicted: np.ndarray, seed: int) -> tuple[float, float]:
-    """95 % bootstrap interval of a metric over the examples it was measured on; of one example, its value."""
+    """95 % bootstrap interval of a metric over the examples; of a single example, its value twice."""
     from scipy.stats import bootstrap
 
     if len(gold) < 2:
         return metric(gold, predicted), metric(gold, predicted)
     rows = metric.rows(gold, predicted)
-    draws = {"n_resamples": 1000, "batch": 100, "method": "percentile", "rng": seed}  # in batches: memory stays flat
-    found = bootstrap((np.arange(len(rows)),), lambda drawn: metric.value(rows[drawn]), vectorized=False, **draws)
-    return float(found.confidence_interval.low), float(found.confidence_interval.high)
+    draws = {
+        "n_resamples": 1000,
+        "batch": 100,
+        "method": "percentile",
+        "rng": seed,
+    }  # in batches, so that memory stays small
+    result = bootstrap((np.arange(len(rows)),), lambda drawn: metric.value(rows[drawn]), vectorized=False, **draws)
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)

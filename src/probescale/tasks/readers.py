@@ -1,6 +1,6 @@
-"""Files and hub data sets as plain columns, exactly as written: no type guessing, no missing-value magic.
+"""Files and hub data sets as plain columns, exactly as written: types are not guessed, nothing is read as missing.
 
-A reader takes a path and returns {column: values}. One is added by one function, registered by its suffix.
+A reader takes a path and returns {column: values}. A file type is added by one function with the decorator `reads`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ READERS: dict[str, Reader] = {}
 
 
 def reads(*suffixes: str) -> Callable[[Reader], Reader]:
+    """Register a reader for files with these suffixes."""
+
     def register(reader: Reader) -> Reader:
         READERS.update(dict.fromkeys(suffixes, reader))
         return reader
@@ -69,7 +71,7 @@ def _read_file(path: Path, *, field: str) -> Columns:
     if path.stat().st_size == 0:
         raise UserError(f"{path} is empty", field=f"{field}.source", hint="give a file with a header and rows")
     try:
-        _refuse_wide(path)
+        _refuse_utf16(path)
         columns = READERS[suffix](path)
     except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error, RecursionError, ParseException) as error:
         hint = "save it as UTF-8" if isinstance(error, UnicodeError) or "UTF8" in str(error) else ""
@@ -79,8 +81,8 @@ def _read_file(path: Path, *, field: str) -> Columns:
     return columns
 
 
-def _refuse_wide(path: Path) -> None:
-    """UTF-16, as some programs write "Unicode", would be read as letters with zeros between them."""
+def _refuse_utf16(path: Path) -> None:
+    """Refuse UTF-16, which some programs call "Unicode": it would be read as letters with zeros between them."""
     with path.open("rb") as file:
         if file.read(2) in (b"\xff\xfe", b"\xfe\xff"):
             raise UnicodeError("it is UTF-16")
@@ -98,8 +100,8 @@ def read_tsv(path: Path) -> Columns:
 
 
 def _read_delimited(path: Path, parsing: csv.ParseOptions) -> Columns:
-    # Not from the file itself: whoever asks Arrow for the names leaves a thread behind that reads on. It would read on
-    # from the next file that gets the same descriptor, and that one would lack what it took.
+    # Not from the file itself: asking Arrow for the names leaves a thread behind that keeps reading. It would take
+    # bytes from the next file that gets the same descriptor.
     content = pa.py_buffer(read_gzip(path) if path.suffix == ".gz" else path.read_bytes())
     names = csv.open_csv(pa.BufferReader(content), parse_options=parsing).schema.names
     if twice := [name for name in names if names.count(name) > 1]:
@@ -129,7 +131,7 @@ def _json_row(line: str, number: int) -> dict[str, Any]:
 
 
 def _is_text(row: object) -> bool:
-    """Whether it can be written again."""
+    """Whether the row can be written as UTF-8."""
     try:
         json.dumps(row, ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -140,27 +142,27 @@ def _is_text(row: object) -> bool:
 @reads(".parquet")
 def read_parquet(path: Path) -> Columns:
     rows = parquet.read_metadata(path).num_rows
-    if rows > max_unpacked_size(path) // MAX_RATIO:  # a column of one value takes no room, however long it is
+    if rows > max_unpacked_size(path) // MAX_RATIO:  # a column with one value takes no space, however long it is
         raise ValueError(f"it says that it has {rows:,} rows, and has {format_size(path.stat().st_size)}")
-    return _sound(parquet.read_table(path))
+    return _validated(parquet.read_table(path))
 
 
 @reads(".arrow")
 def read_arrow(path: Path) -> Columns:
     """The stream format that `datasets` saves."""
     with pa.memory_map(str(path)) as file:
-        return _sound(ipc.open_stream(file).read_all())
+        return _validated(ipc.open_stream(file).read_all())
 
 
-def _sound(table: pa.Table) -> Columns:
-    """Arrow believes what a file says of its own insides, and would read beyond them."""
+def _validated(table: pa.Table) -> Columns:
+    """The table as columns. Arrow trusts the offsets in a file, and would read beyond its end without this check."""
     table.validate(full=True)
     return table.to_pydict()
 
 
 @reads(".conll", ".txt")
 def read_conll(path: Path) -> Columns:
-    """One word a line, blank lines between sentences. Columns are "1", "2", ...; a value is a sentence's list."""
+    """One word per line, blank lines between sentences. Columns are "1", "2", ...; a value is a sentence's list."""
     with open_text(path) as file:
         lines = file.read().split("\n")
     delimiter = "\t" if any("\t" in line for line in lines) else None  # None: any blanks
@@ -186,8 +188,8 @@ _CONLLU = ("form", "lemma", "upos", "xpos", "feats", "head", "deprel")
 def read_conllu(path: Path) -> Columns:
     """Universal Dependencies. Columns are form, lemma, upos, xpos, head, deprel, and one for every feature (Tense).
 
-    A value is a sentence's list, None where a word has no value. Ranges of words and empty nodes are left out: they are
-    no words of their own.
+    A value is the list of a sentence, with None where a word has no value. Multiword ranges and empty nodes are left
+    out: they are not words.
     """
     with open_text(path) as file:
         sentences = [
@@ -204,7 +206,7 @@ def read_conllu(path: Path) -> Columns:
 
 
 def open_text(path: Path) -> TextIO:
-    """The lines of a file, gzipped or not."""
+    """A text file opened for reading, gzipped or not."""
     return io.TextIOWrapper(
         io.BytesIO(read_gzip(path)) if path.suffix == ".gz" else path.open("rb"), encoding="utf-8-sig"
     )
@@ -223,7 +225,7 @@ def _read_hub(source: str, split: str | None, *, field: str) -> Columns:
         datasets.disable_progress_bars()
     try:
         if not constants.HF_HUB_OFFLINE:
-            HfApi().dataset_info(name, timeout=10)  # answers at once where `datasets` would retry for half a minute
+            HfApi().dataset_info(name, timeout=10)  # fails at once, where `datasets` would retry for half a minute
         table = datasets.load_dataset(name, config or None, split=split or "train")
     except (HfHubHTTPError, HFValidationError, DatasetNotFoundError) as error:
         raise UserError(
@@ -235,7 +237,7 @@ def _read_hub(source: str, split: str | None, *, field: str) -> Columns:
         raise UserError(
             f"{source}: {str(error).splitlines()[0]}", field=field, hint="check config and split"
         ) from error
-    except Exception as error:  # the hub client's HTTP library is not ours to name; tell a network fault by its module
+    except Exception as error:  # the hub client may use any HTTP library; its module shows a network fault
         if isinstance(error, OSError) or type(error).__module__.startswith("http"):
             raise hub_unreachable(source, field=f"{field}.source") from error
         raise

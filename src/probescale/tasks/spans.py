@@ -8,7 +8,7 @@ _SPAN_TAGS = ("B-", "I-", "E-", "S-", "L-", "U-")
 
 
 def is_spans(names: Sequence[str]) -> bool:
-    """Tags such as B-PER, I-PER and O mark spans.
+    """Whether tags mark spans, as B-PER, I-PER and O do.
 
     >>> is_spans(("B-PER", "I-PER", "O")), is_spans(("NN", "VB"))
     (True, False)
@@ -17,7 +17,7 @@ def is_spans(names: Sequence[str]) -> bool:
 
 
 def count_spans(gold: list[str], predicted: list[str]) -> tuple[int, int, int]:
-    """Right, guessed and real spans of one sentence; seqeval finds them.
+    """The number of right, predicted and gold spans of one sentence, as seqeval finds them.
 
     >>> count_spans(["B-PER", "I-PER", "O", "B-LOC"], ["B-PER", "O", "O", "B-LOC"])
     (1, 2, 2)

@@ -1,7 +1,7 @@
-"""Properties that need no labels: made from any text, or from the features of a CoNLL-U file.
+"""Properties that need no labels: derived from any text, or from the features of a CoNLL-U file.
 
-They are general linguistic probes, beside or instead of a task's own labels. One is added by one function, registered
-by its name; it takes columns and a seed and gives texts with a label each.
+They are general linguistic probes, in addition to a task's own labels or instead of them. A property is added by one
+function with the decorator `structural`: it takes columns and a seed, and returns texts with their labels.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ Make = Callable[[Columns, int], Labelled]
 
 LENGTH_CLASSES = 6
 MOST_CONTENT_WORDS = 30
-FEWEST_SENTENCES = 20  # with a word, for it to be asked for
+FEWEST_SENTENCES = 20  # that must contain a word before it becomes a class
 
 
 @dataclass(frozen=True)
 class Property:
+    """A function that labels texts, and the columns that it reads."""
+
     name: str
-    columns: dict[str, str]  # role -> column of a CoNLL-U file; empty: any text will do
+    columns: dict[str, str]  # role -> column of a CoNLL-U file; empty: any text
     make: Make
 
     @property
@@ -42,6 +44,8 @@ PROPERTIES: dict[str, Property] = {}
 
 
 def structural(**columns: str) -> Callable[[Make], Make]:
+    """Register a property under the function's name; its docstring is the help."""
+
     def register(make: Make) -> Make:
         PROPERTIES[make.__name__] = Property(make.__name__, columns, make)
         return make
@@ -50,7 +54,7 @@ def structural(**columns: str) -> Callable[[Make], Make]:
 
 
 def load_property(name: str, data: DataConfig | None, texts: tuple[str, ...], seed: int, *, field: str) -> Examples:
-    """The examples of a property, from its own data or from the task's texts."""
+    """Texts labelled with a property, from its own data or from the task's texts."""
     wanted = PROPERTIES[name]
     if data is None and wanted.columns:
         raise UserError(
@@ -63,25 +67,25 @@ def load_property(name: str, data: DataConfig | None, texts: tuple[str, ...], se
     elif wanted.columns:
         columns = read_columns(data.source, data.split, dict(wanted.columns), field=f"{field}.data")
     else:
-        columns = {"text": _plain_texts(data, field=f"{field}.data")}
+        columns = {"text": _read_texts(data, field=f"{field}.data")}
     rows = list(dict(wanted.make(columns, seed)).items())
     if len({label for _, label in rows}) < 2:
         raise UserError(
-            f'"{name}" finds only {len(rows)} usable sentences in one class or none here',
+            f'"{name}" finds {len(rows)} usable sentences here, all of one class',
             field=field,
             hint="give more or longer texts with data:",
         )
     return load_rows(rows)
 
 
-def _plain_texts(data: DataConfig, *, field: str) -> list[str]:
+def _read_texts(data: DataConfig, *, field: str) -> list[str]:
     cells = read_columns(data.source, data.split, {"text": data.text}, field=field)["text"]
     return [" ".join(map(str, cell)) if isinstance(cell, (list, tuple)) else str(cell) for cell in cells]
 
 
 @structural()
 def sentence_length(columns: Columns, seed: int) -> Labelled:
-    """Number of words, in six classes of like size."""
+    """Number of words, in six classes of about equal size."""
     counts = np.array([len(text.split()) for text in columns["text"]])
     edges = np.unique(np.quantile(counts, np.arange(1, LENGTH_CLASSES) / LENGTH_CLASSES, method="lower"))
     return [(t, str(int(np.searchsorted(edges, n)))) for t, n in zip(columns["text"], counts, strict=True)]
@@ -117,7 +121,7 @@ def word_content(columns: Columns, seed: int) -> Labelled:
 @structural(words="form", heads="head", relations="deprel", values="Tense")
 def tense(columns: Columns, seed: int) -> Labelled:
     """Tense of the main verb, from CoNLL-U."""
-    return _of_word(columns, lambda relations, heads: next((i for i, h in enumerate(heads) if h == "0"), None))
+    return _label_by_word(columns, lambda relations, heads: next((i for i, h in enumerate(heads) if h == "0"), None))
 
 
 @structural(words="form", heads="head", relations="deprel", values="Number")
@@ -129,15 +133,15 @@ def subject_number(columns: Columns, seed: int) -> Labelled:
         under = [i for i, r in enumerate(relations) if str(r).startswith("nsubj") and heads[i] == str((root or 0) + 1)]
         return under[0] if under and root is not None else None
 
-    return _of_word(columns, subject)
+    return _label_by_word(columns, subject)
 
 
-def _of_word(columns: Columns, which: Callable[[Any, Any], int | None]) -> Labelled:
-    """Sentences whose chosen word has a value."""
+def _label_by_word(columns: Columns, choose: Callable[[Any, Any], int | None]) -> Labelled:
+    """Sentences labelled with the value of one word, which `choose` finds by its place; others are left out."""
     rows = []
     names = ("words", "heads", "relations", "values")
     for words, heads, relations, values in zip(*(columns[name] for name in names), strict=True):
-        place = which(relations, heads)
+        place = choose(relations, heads)
         if place is not None and values[place] is not None:
             rows.append((" ".join(words), values[place]))
     return rows

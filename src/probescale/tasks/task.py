@@ -21,12 +21,14 @@ DEV_SHARE = 0.2  # of train, when the user has no dev data
 
 @dataclass(frozen=True)
 class Task:
+    """What a model learns: checked data, a kind and a metric."""
+
     name: str
     metric: str
     train: Data
     dev: Data
     dev_split: str  # how the report names it
-    repeats: int  # training rows left out because they came before or stand in dev
+    repeats: int  # training rows left out: they repeat another row, or a row of dev
     probe_data: dict[str, Data]  # what each probe learns from
     unlabelled: Data | None = None  # texts for a teacher to answer
 
@@ -45,14 +47,15 @@ class Task:
 
     @property
     def fingerprints(self) -> dict[str, str]:
-        own = {name: data for name, data in self.probe_data.items() if data is not self.train}
-        own = {f"probe {name}": data for name, data in own.items()}
-        own |= {"unlabelled": self.unlabelled} if self.unlabelled else {}
-        return {name: data.fingerprint for name, data in {"train": self.train, "dev": self.dev, **own}.items()}
+        """sha256 of every part of the data, by its name."""
+        parts = {"train": self.train, "dev": self.dev}
+        parts |= {f"probe {name}": data for name, data in self.probe_data.items() if data is not self.train}
+        parts |= {"unlabelled": self.unlabelled} if self.unlabelled else {}
+        return {name: data.fingerprint for name, data in parts.items()}
 
 
 def load_task(config: TaskConfig, seed: int) -> Task:
-    """Read and check both parts. Dev is used for the final figures and for nothing else."""
+    """Read, check and split a task's data. Dev is used for the final figures and for nothing else."""
     kind = find_kind(config.kind)
     kind.check(config)
     raw = kind.load(config.train, field="task.train", rename=config.labels)
@@ -61,25 +64,25 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         dev = kind.load(config.dev, field="task.dev", rename=config.labels, names=raw.names)
         if (raw.pairs is None) != (dev.pairs is None):
             raise UserError(
-                "train and dev must both have one text a row, or both two",
+                "train and dev must both have one text per row, or both have two",
                 field="task.dev.pair",
                 hint="set pair: in both",
             )
-        train, named = without_repeats(raw, dev), "dev"
+        train, dev_split = without_repeats(raw, dev), "dev"
     else:
         train, dev = split(without_repeats(raw), DEV_SHARE, seed)
-        named = f"held out ({DEV_SHARE:.0%} of train)"
+        dev_split = f"held out ({DEV_SHARE:.0%} of train)"
     repeats = len(raw) - len(train) - (0 if config.dev else len(dev))
     train = sample(train, config.max_train, seed)
     kind.refuse_too_few(train)
     metric = kind.choose_metric(config.metric, train.names)
-    probe_data = {probe.name: _probe_data(probe, n, train, dev, seed) for n, probe in enumerate(config.probes)}
-    more = config.unlabelled and load_unlabelled(config.unlabelled, train, dev, seed, field="task.unlabelled")
-    return Task(config.name, metric, train, dev, named, repeats, probe_data, more)
+    probe_data = {probe.name: _load_probe_data(probe, n, train, dev, seed) for n, probe in enumerate(config.probes)}
+    unlabelled = config.unlabelled and load_unlabelled(config.unlabelled, train, dev, seed, field="task.unlabelled")
+    return Task(config.name, metric, train, dev, dev_split, repeats, probe_data, unlabelled)
 
 
-def _probe_data(probe: ProbeConfig, number: int, train: Data, dev: Data, seed: int) -> Data:
-    """The labelled data of one probe: made from text, its own, else the task's train part."""
+def _load_probe_data(probe: ProbeConfig, number: int, train: Data, dev: Data, seed: int) -> Data:
+    """The labelled data of one probe: derived from texts, from its own source, or else the task's train data."""
     field = f"task.probes.{number}"
     if probe.property is not None:
         lookup(PROPERTIES, probe.property, field=f"{field}.property")
@@ -93,7 +96,7 @@ def _probe_data(probe: ProbeConfig, number: int, train: Data, dev: Data, seed: i
         data = without_repeats(load_examples(probe.data, field=f"{field}.data", target=probe.target), dev)
     if probe.pooling == "sep" and data.pairs is None:
         raise UserError(
-            f'probe "{probe.name}" looks at the separator between two texts, but its data has one text a row',
+            f'probe "{probe.name}" looks at the separator between two texts, but its data has one text per row',
             field=f"{field}.pooling",
             hint="name the second text's column with pair:, or use cls or mean",
         )

@@ -11,15 +11,15 @@ from probescale.errors import lookup
 
 
 def builtin_tasks() -> dict[str, dict[str, Any]]:
-    """Name -> the raw task section of a configuration."""
-    found = sorted((file for file in files(__name__).iterdir() if file.name.endswith(".yaml")), key=lambda f: f.name)
-    return {file.name.removesuffix(".yaml"): YAML(typ="safe").load(file.read_text("utf-8")) for file in found}
+    """The raw task section of every built-in task, by name."""
+    paths = sorted((path for path in files(__name__).iterdir() if path.name.endswith(".yaml")), key=lambda p: p.name)
+    return {path.name.removesuffix(".yaml"): YAML(typ="safe").load(path.read_text("utf-8")) for path in paths}
 
 
 def fill_in(raw: dict[str, Any]) -> dict[str, Any]:
-    """Put a built-in task's fields under what the user wrote.
+    """The raw configuration with a built-in task's fields filled in where the user gave none.
 
-    `task: sst2` takes it as it is; `task: {builtin: sst2, max_train: 2000}` changes some of it.
+    `task: sst2` takes the task as it is; `task: {builtin: sst2, max_train: 2000}` changes a part of it.
     """
     task = raw.get("task")
     if isinstance(task, str):
@@ -32,7 +32,7 @@ def fill_in(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merge(base: dict[str, Any], own: dict[str, Any]) -> dict[str, Any]:
-    """Own values win. A data section with a source of its own keeps nothing but the column names."""
+    """The user's own values win. A data section with its own source inherits only the column names."""
     merged = dict(base)
     for key, value in own.items():
         if key in ("train", "dev") and isinstance(value, str):
