@@ -109,7 +109,7 @@ def grading_config(model: Path, folder: Path, **task: object) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_a_kind_of_task(grades, model_folder, tmp_path):
-    from probescale.deploy.inference import open_model
+    from probescale.deploy.open_model import open_model
     from probescale.deploy.predict import predict_lines
     from probescale.deploy.texts import Line
     from probescale.pipeline.run import run
