@@ -46,36 +46,37 @@ WORK = ROOT / ".cache" / "compression"
 
 
 @lru_cache(2)
-def _ready(name: str, seed: int, recipe: str) -> tuple[Any, Any]:
+def _ready(name: str, seed: int, recipe: str) -> Any:  # noqa: ANN401 - Workbench, imported late
     """The task and the loaded model of one study and seed."""
-    from probescale.pipeline.run import prepare
+    from probescale.pipeline.workbench import prepare
 
     return prepare(config_of(Job(name, seed, "1x", recipe=recipe)))
 
 
 def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
     """How the first seed's data split the budget, the same for all strategies, and which layers each of them keeps."""
-    from probescale.pipeline.allocation import options, smallest
-    from probescale.pipeline.evaluation import Measurer
-    from probescale.pipeline.run import scores_of, selections, shrinker_of, splits_of, trials_of
+    from probescale.pipeline.allocation import allocate
+    from probescale.pipeline.evaluation import Evaluator
+    from probescale.pipeline.evidence import probe_once
+    from probescale.pipeline.run import select_all
+    from probescale.pipeline.tournament import hold_tournament
+    from probescale.selection.evidence import evidence_of
 
-    task, loaded = _ready(name, 0, recipe)
     folder = WORK / name
     job = Job(name, 0, ratio, STUDIES[name].ours, recipe=recipe)
-    config = config_of(job)
-    config = config.model_copy(update={"compare": BASELINES})
-    shrinker = shrinker_of(loaded, task, config)
-    ways = options(shrinker, config.shrink)
-    scores = scores_of(folder, loaded, task, config, {"seed": 0}, smallest(shrinker, ways))
-    splits = splits_of(folder / f"split-{ratio}.json", shrinker, ways, scores, task, config, {})
-    measurer = Measurer(folder, shrinker, splits[0], task, config, ground=_work(job))
-    ask_teacher(job, measurer)
-    trials = trials_of(folder / f"trials-{ratio}-{recipe}.json", measurer, splits, scores, config, {})
-    if trials:
-        print(f"{name} {ratio}: {trials.sentence()}", flush=True)
-    shrink = trials.best.shrink if trials else splits[0]
-    found = selections(scores, shrinker.count_parameters(shrink), config, {}, {}, trials)
-    return shrink, {one.strategy: one.kept for one in found}
+    config = config_of(job).model_copy(update={"compare": BASELINES})
+    bench = replace(_ready(name, 0, recipe), config=config, provenance={"seed": 0}, costs={})
+    scores = probe_once(bench, folder / "scores.json")
+    shrinks = allocate(bench, scores, folder / f"allocation-{ratio}.json")
+    evaluator = Evaluator(bench, folder, shrinks[0], shared=_work(job))
+    ask_teacher(job, evaluator)
+    tournament = None
+    if bench.strategy.reads == "tournament":
+        path = folder / f"tournament-{ratio}-{recipe}.json"
+        tournament = hold_tournament(bench, evaluator, shrinks, evidence_of(scores), path)
+        print(f"{name} {ratio}: {tournament.summary()}", flush=True)
+    shrink = tournament.winner.shrink if tournament else shrinks[0]
+    return shrink, {one.strategy: one.kept for one in select_all(bench, scores, shrink, tournament)}
 
 
 def train(job: Job) -> dict[str, Any]:
@@ -83,31 +84,31 @@ def train(job: Job) -> dict[str, Any]:
 
     from probescale.models.saving import describe_cut, save_model
     from probescale.models.shrink.shrinker import ShrinkPlan
-    from probescale.pipeline.evaluation import Measurer
-    from probescale.pipeline.run import shrinker_of
+    from probescale.models.surgery import describe_cut, save_model
+    from probescale.pipeline.evaluation import Evaluator
     from probescale.recovery.predict import predict
     from probescale.utils.files import remove_folder
 
     torch.set_num_threads(1)
-    task, loaded = _ready(job.study, job.seed, job.recipe)
-    config = config_of(job)
+    bench = _ready(job.study, job.seed, job.recipe).with_config(config_of(job))
+    task, loaded = bench.task, bench.loaded
     shrink, kept = (ShrinkPlan(), tuple(range(1, loaded.layers + 1))) if job.ratio == "1x" else plan_of(job)
     shrink = shrink if job.shrink else ShrinkPlan()
     started = time.perf_counter()
     own = WORK / job.study / "training" / "-".join(str(value) for value in asdict(job).values())  # for checkpoints
-    measurer = Measurer(own, shrinker_of(loaded, task, config), shrink, task, config, ground=_work(job))
+    evaluator = Evaluator(bench, own, shrink, shared=_work(job))
     if job.distil and job.ratio != "1x":
-        ask_teacher(job, measurer)
-    model, _ = measurer.train(str(job), kept, whole=job.ratio == "1x")
+        ask_teacher(job, evaluator)
+    model, _ = evaluator.fine_tune(str(job), kept, is_original=job.ratio == "1x")
     value = task.measure(task.gold, predict(model, task.dev, max_length=MAX_LENGTH))
     if job == Job(job.study, 0, job.ratio, recipe=job.recipe) and job.ratio != "1x":  # for benchmarks/inference.py
-        record = describe_cut(measurer.parent, kept, model) | {"params": measurer.parameters.of(kept)}
+        record = describe_cut(evaluator.source_model, kept, model) | {"params": evaluator.parameters.of(kept)}
         save_model(model, record, WORK / job.study / f"model-{job.ratio}", overwrite=True)
     remove_folder(own)
     found = {"accuracy": round(value, 6), "kept": kept, "made_smaller": str(shrink)}
     if job.ratio != "1x":  # which may be trained anew, and differ, before the next row
         found["original"] = known()[Job(job.study, job.seed, "1x")]["accuracy"]
-    params = measurer.shrinker.original.total if job.ratio == "1x" else measurer.parameters.of(kept)
+    params = evaluator.shrinker.original.total if job.ratio == "1x" else evaluator.parameters.of(kept)
     return asdict(job) | found | {"params": params, "seconds": round(time.perf_counter() - started, 1)}
 
 
@@ -124,7 +125,7 @@ def _still_there(job: Job) -> bool:
     return not STUDIES[job.study].ratios or (_work(job) / INNER / TEACHER).exists()
 
 
-def ask_teacher(job: Job, measurer: Any) -> None:  # noqa: ANN401 - Measurer, imported late
+def ask_teacher(job: Job, evaluator: Any) -> None:  # noqa: ANN401 - Evaluator, imported late
     """The teacher has answered the texts of the short recipe; those of another one it is asked when they are needed."""
     from filelock import FileLock
 
@@ -135,7 +136,7 @@ def ask_teacher(job: Job, measurer: Any) -> None:  # noqa: ANN401 - Measurer, im
     with FileLock(WORK / job.study / "asking.lock"):
         if not (_work(job) / INNER / TEACHER).exists():
             own = _work(replace(job, recipe="short")) / INNER / TEACHER
-            measurer._teach(load_teacher(measurer.loaded, own))
+            evaluator._record_answers(load_teacher(evaluator.loaded, own))
 
 
 def plan_of(job: Job) -> tuple[Any, tuple[int, ...]]:

@@ -8,9 +8,8 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
-from probescale.pipeline.provenance import provenance
-from probescale.pipeline.run import prepare
 from probescale.pipeline.validate import check
+from probescale.pipeline.workbench import prepare
 from probescale.probing.probe import probe
 from probescale.report.figure import write_figure
 from probescale.report.probes import probe_notes, probe_table
@@ -50,10 +49,9 @@ def study(name: str) -> str:
             "selection": {"k": 4},
         }
     )
-    task, loaded = prepare(config)
-    made = provenance(loaded, task, config.seed)
-    made |= {"model": "gte-small", "command": "python benchmarks/curves.py"}
-    scores = probe(loaded, task, config, made)
+    bench = prepare(config)
+    made = bench.provenance | {"model": "gte-small", "command": "python benchmarks/curves.py"}
+    scores = probe(bench.loaded, bench.task, config, made)
     scores.save(FIGURES / f"{name}.json")
     svg, png = write_figure(scores, FIGURES / name)
     png.unlink()

@@ -19,8 +19,6 @@ from pydantic import (
     model_validator,
 )
 
-from probescale.defaults import STRATEGY
-
 
 def _no_address(source: str) -> str:
     if "://" in source:
@@ -234,7 +232,7 @@ OneBudget = str | Int | Annotated[float, Strict()]
 
 class SelectionConfig(Section):
     strategy: str = Field(
-        default=STRATEGY, description="Rule that chooses the layers; see `probescale list strategies`."
+        default="stitched", description="Rule that chooses the layers; see `probescale list strategies`."
     )
     budget: OneBudget | tuple[OneBudget, ...] | None = Field(
         default=None,

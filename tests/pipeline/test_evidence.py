@@ -9,9 +9,11 @@ from ruamel.yaml import YAML
 
 from helpers.models import LAYERS
 from probescale.models.subsets import all_contiguous_blocks, count_passes
-from probescale.pipeline import evidence as gathering
 from probescale.pipeline import run as pipeline
+from probescale.pipeline.evidence import collect_evidence
 from probescale.pipeline.validate import check
+from probescale.pipeline.workbench import prepare
+from probescale.probing.probe import probe
 from probescale.probing.score_files import load_scores
 
 pytestmark = pytest.mark.slow
@@ -160,15 +162,15 @@ def test_all_compared_strategies_are_gathered_together(model_folder, task_files)
     config = check(
         raw_config(model_folder("bert"), task_files, strategy="stitched") | {"compare": ["angular", "top_k"]}
     )
-    task, loaded = pipeline.prepare(config)
-    scores = pipeline.probe(loaded, task, config)
+    bench = prepare(config)
+    scores = probe(bench.loaded, bench.task, config)
     assert scores.flow is None
     assert scores.parameters is not None
-    gathered = gathering.gather(scores, loaded, task, config, scores.parameters)
+    gathered = collect_evidence(scores, bench)
     assert gathered.flow is not None
-    assert gathered.flow.texts == len(task.train)
+    assert gathered.flow.texts == len(bench.task.train)
     assert gathered.subnetworks is not None
-    again = gathering.gather(gathered, loaded, task, config, scores.parameters)
+    again = collect_evidence(gathered, bench)
     assert again is gathered, "what is known is not measured again"
 
 

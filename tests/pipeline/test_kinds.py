@@ -20,10 +20,10 @@ from probescale.models.loading import load_classifier
 from probescale.models.proof.comparison import compare_in_memory
 from probescale.models.proof.reference import compute_own_reference
 from probescale.pipeline import run as pipeline
-from probescale.pipeline.evidence import gather
+from probescale.pipeline.evidence import probe_task
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.validate import check
-from probescale.probing.probe import probe
+from probescale.pipeline.workbench import prepare
 from probescale.probing.score_files import load_scores
 from probescale.report.markdown import _usage
 from probescale.selection.budget import parse_budget
@@ -82,11 +82,9 @@ def raw_config(folder: Path, task: dict) -> dict:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_strategy_has_what_it_decides_by(model_folder, data, kind):
     raw = raw_config(model_folder("roberta"), data[kind])  # its tokenizer is the same in every process
-    names = [name for name, known in STRATEGIES.items() if known.reads != "trials"]
+    names = [name for name, known in STRATEGIES.items() if not known.decides_allocation]
     config = check(raw | {"compare": [name for name in names if name != "contiguous"]})
-    task, loaded = pipeline.prepare(config)
-    room = count_parameters(loaded.model, loaded.family)
-    scores = gather(probe(loaded, task, config), loaded, task, config, room)
+    scores = probe_task(prepare(config))
     found = scores.probes["task"]
     assert (found.pooling, found.target, found.spans) == (
         ("token", "class", True) if kind == "tags" else ("cls", "number", False)

@@ -19,11 +19,13 @@ from helpers.models import FAMILIES, LAYERS, tiny_tokenizer
 from probescale.errors import UserError
 from probescale.models.families import FAMILIES as FAMILIES_BY_TYPE
 from probescale.models.heads import stock_class_name
+from probescale.models.loading import load_as_saved
 from probescale.models.proof.twin import build_twin_config
-from probescale.pipeline import evaluation as measuring
+from probescale.pipeline import evaluation
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.validate import check, load_config
 from probescale.probing.score_files import load_scores
+from probescale.tasks.task import load_task
 
 pytestmark = pytest.mark.slow
 
@@ -123,8 +125,7 @@ def test_another_seed_draws_another_split(model_folder, task_files):
     found = []
     for seed in (3, 4):
         config = check(raw | {"seed": seed})
-        task, loaded = pipeline.prepare(config)
-        found.append(probescale.probe(loaded, task, config).probes["task"].measures)
+        found.append(probescale.probe(config).probes["task"].measures)
     assert found[0]["information"] != found[1]["information"]  # accuracies may well agree
 
 
@@ -132,8 +133,7 @@ def test_the_batch_size_changes_no_score(model_folder, task_files):
     found = []
     for batch_tokens in (1, 50_000):
         config = check(raw_config(model_folder("bert"), task_files) | {"probing": {"batch_tokens": batch_tokens}})
-        task, loaded = pipeline.prepare(config)
-        found.append(probescale.probe(loaded, task, config).probes["task"])
+        found.append(probescale.probe(config).probes["task"])
     assert found[0] == found[1]
 
 
@@ -195,9 +195,7 @@ def test_a_pair_task_with_a_tagging_probe(model_folder, tmp_path):
         },
         "selection": {"k": 2},
     }
-    config = check(raw)
-    task, loaded = pipeline.prepare(config)
-    scores = probescale.probe(loaded, task, config)
+    scores = probescale.probe(check(raw))
     assert {name: probe.pooling for name, probe in scores.probes.items()} == {"qnli": "sep", "pos": "token"}
     assert max(scores.probes["pos"].scores) > 0.9
     expected = [0.5 * a + 0.5 * b for a, b in zip(*(p.scores for p in scores.probes.values()), strict=True)]
@@ -207,7 +205,7 @@ def test_a_pair_task_with_a_tagging_probe(model_folder, tmp_path):
 def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(bert_run, tmp_path, monkeypatch):
     path, out = bert_run
     calls = []
-    fine_tune = measuring.fine_tune
+    fine_tune = evaluation.fine_tune
 
     def cut_off(*args, **kwargs):
         calls.append(kwargs["title"])
@@ -215,7 +213,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(bert_run, tmp
             raise KeyboardInterrupt
         return fine_tune(*args, **kwargs)
 
-    monkeypatch.setattr(measuring, "fine_tune", cut_off)
+    monkeypatch.setattr(evaluation, "fine_tune", cut_off)
     with pytest.raises(KeyboardInterrupt):
         pipeline.run(load_config(path), tmp_path / "cut")
     assert not (tmp_path / "cut").exists()
@@ -234,8 +232,8 @@ def test_training_that_goes_astray_is_refused_and_leaves_nothing(model_folder, t
         next(loaded.model.parameters()).data.fill_(float("nan"))
         return fine_tune(loaded, *args, **kwargs)
 
-    fine_tune = measuring.fine_tune
-    monkeypatch.setattr(measuring, "fine_tune", astray)
+    fine_tune = evaluation.fine_tune
+    monkeypatch.setattr(evaluation, "fine_tune", astray)
     raw = raw_config(model_folder("bert"), task_files) | {"recovery": {"epochs": 1}}
     with pytest.raises(UserError, match=r"recovery\.learning_rate"):
         pipeline.run(check(raw), tmp_path / "out")
@@ -251,7 +249,9 @@ def test_cls_is_refused_where_there_is_none(model_folder, task_files):
 
 def test_the_seed_reaches_the_new_head(model_folder, task_files):
     raw = raw_config(model_folder("bert"), task_files)
-    heads = [pipeline.prepare(check(raw | {"seed": s}))[1].model.state_dict()["classifier.weight"] for s in (3, 3, 4)]
+    heads = [
+        pipeline.prepare(check(raw | {"seed": s})).loaded.model.state_dict()["classifier.weight"] for s in (3, 3, 4)
+    ]
     assert heads[0].equal(heads[1])
     assert not heads[0].equal(heads[2])
 
@@ -263,7 +263,7 @@ def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, mon
     (stale / ".work").mkdir()
     (stale / ".work" / "identity.json").write_text("{}")
     (stale / "scores.json").write_text("{}")
-    monkeypatch.setattr(measuring, "fine_tune", lambda *_, **__: ())
+    monkeypatch.setattr(evaluation, "fine_tune", lambda *_, **__: ())
     result = pipeline.run(load_config(path), tmp_path / "new")
     assert result.original.params > 0
 
@@ -284,18 +284,17 @@ def test_an_existing_folder_is_only_replaced_when_asked(bert_run):
     assert sorted(p.name for p in out.iterdir()) == before
 
 
-def test_the_steps_one_by_one(bert_run, tmp_path):
-    """The README's ten lines."""
+def test_the_public_functions_one_by_one(bert_run, tmp_path):
     config = probescale.load_config(bert_run[0])
-    task = probescale.load_task(config.task, config.seed)
-    loaded = probescale.load_classifier(config.model.source, None, task.train.names, seed=0)
-    scores = probescale.probe(loaded, task, config)
-    selection = probescale.select(
-        scores.relevance, probescale.Constraints(probescale.parse_budget("90%"), scores.parameters)
-    )
-    small = probescale.keep_layers(loaded, selection.kept)
-    probescale.fine_tune(small, task.train, config.recovery, max_length=32)
-    accuracy = (probescale.predict(small, task.dev, max_length=32) == task.gold).mean()
-    probescale.save_model(small, {"kept": selection.kept}, tmp_path / "small")
-    assert accuracy > 0.7
-    assert probescale.load_as_saved(str(tmp_path / "small")).layers == selection.k
+    selection = probescale.select(probescale.probe(config), "90%")
+    record = probescale.cut(config.model.source, selection.kept, tmp_path / "small")
+    assert record["kept"] == list(selection.kept)
+    assert load_as_saved(str(tmp_path / "small")).layers == selection.k
+    result = probescale.run(config, tmp_path / "out")
+    assert result.subnetwork.value > 0.7
+    texts = load_task(config.task, config.seed).dev.texts[:3]
+    written = list(csv.DictReader((tmp_path / "out" / "predictions.csv").open()))
+    answers = probescale.predict(tmp_path / "out", texts)
+    assert [answer.rendered.cell for answer in answers if answer.rendered] == [
+        row[result.strategy] for row in written[:3]
+    ]

@@ -12,8 +12,8 @@ from helpers.models import LAYERS
 from probescale.config import ProbingConfig
 from probescale.errors import ProbeScaleError, UserError
 from probescale.models.loading import load_as_saved
-from probescale.pipeline.run import prepare
 from probescale.pipeline.validate import check
+from probescale.pipeline.workbench import prepare
 from probescale.probing.cache import Features
 from probescale.probing.controls import _compare, with_random_weights
 from probescale.probing.fitting import Rows, score_property
@@ -164,7 +164,8 @@ def probed(tmp_path_factory, model_folder):
             "selection": {"k": 2},
         }
     )  # fmt: skip
-    task, loaded = prepare(config)
+    bench = prepare(config)
+    task, loaded = bench.task, bench.loaded
     return config, task, loaded, probe(loaded, task, config)
 
 

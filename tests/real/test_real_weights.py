@@ -16,8 +16,8 @@ from helpers.real import real_data, real_weights
 from probescale.models.family import backbone
 from probescale.models.loading import load_as_saved
 from probescale.pipeline.cut import cut_to_folder
-from probescale.pipeline.run import prepare
 from probescale.pipeline.validate import check
+from probescale.pipeline.workbench import prepare
 from probescale.probing.probe import probe
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -125,7 +125,8 @@ def test_the_papers_two_qnli_probes_on_real_data():
             "selection": {"k": 6},
         }
     )
-    task, loaded = prepare(config)
+    bench = prepare(config)
+    task, loaded = bench.task, bench.loaded
     scores = probe(loaded, task, config)
     pos, qnli = scores.probes["pos"], scores.probes["qnli"]
     assert pos.floors["majority"] < 0.25
@@ -156,7 +157,8 @@ def test_pos_is_known_and_its_control_task_is_not():
             "selection": {"k": 6},
         }
     )
-    task, loaded = prepare(config)
+    bench = prepare(config)
+    task, loaded = bench.task, bench.loaded
     pos = probe(loaded, task, config).probes["pos"]
     best = max(range(12), key=pos.scores.__getitem__)
     assert pos.scores[best] > 0.88  # over 0.90 with more words: docs/results/curves.md

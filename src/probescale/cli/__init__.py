@@ -7,18 +7,25 @@ import os
 import sys
 
 from probescale.cli.app import app as app
-from probescale.cli.ending import told
+from probescale.cli.endings import explain_early_end
 from probescale.utils.distributed import is_main_process, main_process, serve_main_process, world_size
 
 # isort: off
-from probescale.cli import work  # --help lists commands in the order of these imports
-from probescale.cli import studies
-from probescale.cli import models
-from probescale.cli import shipping
-from probescale.cli import shelves
+# --help lists commands in the order of these imports
+from probescale.cli import run as run
+from probescale.cli import smallest as smallest
+from probescale.cli import validate as validate
+from probescale.cli import probe as probe
+from probescale.cli import select as select
+from probescale.cli import calibrate as calibrate
+from probescale.cli import studies as studies
+from probescale.cli import plan as plan
+from probescale.cli import doctor as doctor
+from probescale.cli import extract as extract
+from probescale.cli import shipping as shipping
+from probescale.cli import cache as cache
+from probescale.cli import list as list
 # isort: on
-
-__all__ = ["app", "main", "models", "shelves", "shipping", "studies", "work"]
 
 
 def main() -> None:
@@ -29,7 +36,7 @@ def main() -> None:
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries would fill a log file
     if world_size() > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it would speak of itself in every process
-    with told():
+    with explain_early_end():
         if is_main_process():
             with main_process():
                 app()

@@ -1,70 +1,63 @@
-"""Measure what the chosen strategies decide by, beyond the probe scores of the layers."""
+"""Collect what the strategies decide by: probe scores, how states change through the layers, probed subnetworks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from pathlib import Path
 
-from probescale.config import RunConfig
-from probescale.models.cost import Cost
-from probescale.models.loading import LoadedModel
-from probescale.models.parameters import Parameters
 from probescale.models.subsets import all_contiguous_blocks
+from probescale.pipeline.workbench import Workbench
 from probescale.probing.flow import flow
+from probescale.probing.probe import probe
+from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
-from probescale.selection.budget import Unit, parse_budget
-from probescale.selection.constraints import Constraints
-from probescale.selection.search import beam_search, beam_width, enumerate_subsets
-from probescale.selection.select import largest_k
-from probescale.selection.strategies import STRATEGIES
-from probescale.selection.structure import Structure
+from probescale.selection.search import all_subsets, beam_search, beam_width
+from probescale.selection.strategies import STRATEGIES, Reads
 from probescale.tasks.sampling import sample
-from probescale.tasks.task import Task
 from probescale.utils.progress import console
 
-FLOW_TEXTS = 500  # states are averaged over every token of them
+FLOW_TEXTS = 500  # states are averaged over all of their tokens
+SUBNETWORKS: set[Reads] = {"blocks", "search", "all subsets"}  # what is read off probed subnetworks
 
 
-def strategies_of(config: RunConfig) -> list[str]:
-    """The configured strategy, then those it is compared with."""
-    return list(dict.fromkeys((config.selection.strategy, *config.compare)))
+def probe_task(bench: Workbench) -> ProbeScores:
+    """Scores of every layer, with all that the configured strategies decide by."""
+    return collect_evidence(probe(bench.loaded, bench.task, bench.config, bench.provenance), bench)
 
 
-def most_layers(
-    layers: int, parameters: Parameters, config: RunConfig, costs: Mapping[Unit, Cost] | None = None
-) -> int:
-    """The most that any of the strategies can keep; without costs, as far as the parameters allow."""
-    budget = parse_budget(config.selection.budget, config.selection.k)
-    if costs is None:
-        budget = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit == "parameters"))
-    constraints = Constraints(budget, parameters, costs or {}, Structure.from_config(config.selection))
-    return max(largest_k(layers, constraints, name) for name in strategies_of(config))
+def probe_once(bench: Workbench, path: Path) -> ProbeScores:
+    """As `probe_task`, kept in a file: what it already holds is not measured again."""
+    if not path.exists():
+        probe(bench.loaded, bench.task, bench.config, bench.provenance).save(path)
+    collect_evidence(load_scores(path), bench).save(path)
+    return load_scores(path)
 
 
-def gather(
-    scores: ProbeScores, loaded: LoadedModel, task: Task, config: RunConfig, parameters: Parameters
-) -> ProbeScores:
-    """The scores with all that the configured strategies need to choose; the parameters say how much they can keep."""
-    needs = {STRATEGIES[name].reads for name in strategies_of(config)}
-    needs |= {"flow", "blocks"} if "trials" in needs else set()  # some of the rules that propose
-    most = most_layers(loaded.layers, parameters, config)
+def collect_evidence(scores: ProbeScores, bench: Workbench) -> ProbeScores:
+    """The scores, with what the strategies need beyond them."""
+    needs: set[Reads] = set().union(*(STRATEGIES[name].needs for name in bench.strategies))
     if "flow" in needs and scores.flow is None:
-        texts = sample(task.train, FLOW_TEXTS, config.seed)
-        found = flow(loaded, texts, max_length=config.model.max_length, batch_tokens=config.probing.batch_tokens)
-        scores = scores.model_copy(update={"flow": found})
-    if needs & {"blocks", "search", "all subsets"} and scores.subnetworks is None:
-        prober = Prober(loaded, task, config)
-        fixed = loaded.family.fixed(loaded.model.config)
-        structure = Structure.from_config(config.selection).with_kept(fixed)
-        layers, passes = loaded.layers, config.selection.passes
-        if "blocks" in needs:
-            prober.score(all_contiguous_blocks(layers, layers, structure.keep))
-        if "all subsets" in needs:
-            prober.score(enumerate_subsets(layers, most, passes, structure))
-        if "search" in needs:
-            width = beam_width(layers, most, passes, structure)
-            console.print(f"searching with a beam of {width}: at most {passes:g} passes through the model")
-            beam_search(layers, most, structure, prober.score, width)
-        scores = scores.model_copy(update={"subnetworks": prober.scores()})
+        texts = sample(bench.task.train, FLOW_TEXTS, bench.config.seed)
+        length, batch = bench.config.model.max_length, bench.config.probing.batch_tokens
+        measured = flow(bench.loaded, texts, max_length=length, batch_tokens=batch)
+        scores = scores.model_copy(update={"flow": measured})
+    if needs & SUBNETWORKS and scores.subnetworks is None:
+        scores = scores.model_copy(update={"subnetworks": _probe_subnetworks(bench, needs).scores()})
     return scores
+
+
+def _probe_subnetworks(bench: Workbench, needs: set[Reads]) -> Prober:
+    """Probe the subnetworks that the strategies choose among, wired as they are after the cut."""
+    loaded, passes = bench.loaded, bench.config.selection.passes
+    layers, most = loaded.layers, bench.most_layers()
+    structure = bench.structure.also(loaded.family.fixed(loaded.model.config))
+    prober = Prober(loaded, bench.task, bench.config)
+    if "blocks" in needs:
+        prober.score(all_contiguous_blocks(layers, layers, structure.keep))
+    if "all subsets" in needs:
+        prober.score(all_subsets(layers, most, passes, structure))
+    if "search" in needs:
+        width = beam_width(layers, most, passes, structure)
+        console.print(f"searching with a beam of {width}: at most {passes:g} passes through the model")
+        beam_search(layers, most, structure, prober.score, width)
+    return prober

@@ -1,20 +1,17 @@
-"""The smallest subnetwork that keeps a share of the original's metric: a measured model, never only a prediction."""
+"""Find the smallest subnetwork that keeps a share of the original's metric: evaluated, never only predicted."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from probescale.config import RunConfig
 from probescale.errors import UserError
-from probescale.models.loading import LoadedModel
-from probescale.models.parameters import Parameters
 from probescale.models.shrink.shrinker import ShrinkPlan
-from probescale.pipeline.allocation import options
-from probescale.pipeline.evaluation import Measurer
+from probescale.pipeline.evaluation import Evaluator
+from probescale.pipeline.evidence import probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
-from probescale.pipeline.provenance import provenance
-from probescale.pipeline.run import prepare, scores_of, shrinker_of, write_result
+from probescale.pipeline.outputs import write_outputs
+from probescale.pipeline.workbench import Workbench, prepare
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
 from probescale.recovery.result import EvaluatedModel
@@ -27,8 +24,6 @@ from probescale.selection.result import Selection, describe
 from probescale.selection.scaling import fit_law, held_out_error
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
-from probescale.selection.structure import Structure
-from probescale.tasks.task import Task
 from probescale.utils.resources import report_shortage
 
 FEWEST = 4  # sizes, to fit a law
@@ -51,122 +46,124 @@ def parse_share(text: str) -> float:
 def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool = False) -> SmallestSearch:
     """Train as few subnetworks as it takes; the run folder `out` holds the answer, its model and the search.
 
-    Sizes are numbers of layers; which layers, says the configured strategy. Its budget and k count nothing here.
+    Sizes are numbers of layers; the configured strategy says which layers. Its budget and k do not count here.
     """
-    if STRATEGIES[config.selection.strategy].reads == "trials":
-        raise UserError(
-            "tried trains candidates of one size, and this search goes through all of them",
-            field="selection.strategy",
-            hint="use stitched",
-        )
+    _refuse_tournament(config.selection.strategy)
     out = check_run_folder(out, overwrite=overwrite)
-    config = config.model_copy(
-        update={"selection": config.selection.model_copy(update={"budget": "100%", "k": None}), "compare": ()}
-    )
-    task, loaded = prepare(config)
-    made = provenance(loaded, task, config.seed)
-    with work_folder(out, config, made, keep=keep) as work, report_shortage(work):
-        shrinker = shrinker_of(loaded, task, config)
-        shrink = _one_way(options(shrinker, config.shrink))
-        parameters = shrinker.count_parameters(shrink)
-        scores = scores_of(work, loaded, task, config, made, parameters)
-        candidates = _candidates(scores, parameters, config, made)
-        points = _points(candidates, scores, loaded, task, config)
+    selection = config.selection.model_copy(update={"budget": "100%", "k": None})
+    bench = prepare(config.model_copy(update={"selection": selection, "compare": ()}))
+    shrink = _only_shrink(bench)
+    with work_folder(out, bench.config, bench.provenance, keep=keep) as work, report_shortage(work):
+        scores = probe_once(bench, work / "scores.json")
+        candidates = _candidates(bench, scores, shrink)
+        points = _points(bench, candidates, scores)
         law = fit_law(list(points.values())) if len(points) >= FEWEST else None
         # The law evens out the noise of single probes.
-        cheap = {k: law.predict(size) if law else value for k, (size, value) in points.items()}
-        measurer = Measurer(work, shrinker, shrink, task, config)
-        best, tried = _search(measurer, candidates, cheap, keep)
-        original, *_ = found = [one for one, _ in tried]
+        expected = {k: law.predict(size) if law else value for k, (size, value) in points.items()}
+        evaluator = Evaluator(bench, work, shrink)
+        best, trained = _search(evaluator, candidates, expected, keep)
+        original, *_ = models = [model for model, _ in trained]
         chosen, below = candidates[best], [k for k in candidates if k < best]
         search = SmallestSearch(
             keep=keep,
             wanted=keep * original.value,
-            trials=tuple(_trial(one, expected, keep * original.value) for one, expected in tried),
+            trials=tuple(_trial(model, expected, keep * original.value) for model, expected in trained),
             answer=chosen.kept,
-            bracketed=not below or candidates[max(below)].kept in [one.kept for one in found],
+            bracketed=not below or candidates[max(below)].kept in [model.kept for model in models],
             law=law,
             held_out_error=held_out_error(list(points.values())) if law else {},
-            provenance=made,
+            provenance=bench.provenance,
         )
         search.save(work / "smallest.json")
-        measurer.save(chosen)
-        answer = next(one for one in found if one.kept == chosen.kept)
-        others = {f"k={len(one.kept)}": one for one in found if one not in (original, answer)}
-        write_result(measurer, scores, chosen, original, answer, others, made)
+        evaluator.save(chosen)
+        answer = next(model for model in models if model.kept == chosen.kept)
+        others = {f"k={len(model.kept)}": model for model in models if model not in (original, answer)}
+        write_outputs(evaluator, scores, chosen, {"original": original, chosen.strategy: answer, **others})
     return search
 
 
-def _one_way(ways: list[ShrinkPlan]) -> ShrinkPlan:
-    if len(ways) > 1:
+def _refuse_tournament(strategy: str) -> None:
+    if STRATEGIES[strategy].decides_allocation:
+        raise UserError(
+            f"{strategy} trains candidates of one size, and this search goes through all sizes",
+            field="selection.strategy",
+            hint="use stitched",
+        )
+
+
+def _only_shrink(bench: Workbench) -> ShrinkPlan:
+    """The one way of shrinking; settings that need a budget to decide are refused."""
+    if len(bench.shrinks) > 1:
         raise UserError(
             "auto shares a budget between layers and embeddings, and this search has none",
             field="shrink",
             hint="give numbers, such as --set shrink.vocabulary=8000, or leave it out",
         )
-    return ways[0]
+    return bench.shrinks[0]
 
 
 def _search(
-    measurer: Measurer, candidates: dict[int, Selection], cheap: dict[int, float], keep: float
+    evaluator: Evaluator, candidates: dict[int, Selection], expected: dict[int, float], keep: float
 ) -> tuple[int, list[tuple[EvaluatedModel, float | None]]]:
-    """The smallest number of layers that keeps enough; all that was trained, with what was expected of it."""
-    tried: list[tuple[EvaluatedModel, float | None]] = []
+    """The smallest number of layers that keeps enough; all models that were trained, with what was expected."""
+    trained: list[tuple[EvaluatedModel, float | None]] = []
     full = max(candidates)
 
-    def measure(k: int, expected: float | None) -> float:
-        original = tried[0][0] if tried else None
+    def evaluate(k: int, expectation: float | None) -> float:
+        original = trained[0][0] if trained else None
         name = "original" if k == full else f"k={k}"
         enough = keep * original.value if original else 0.0
-        found = measurer.measure(name, candidates[k].kept, original, hold=lambda one: one.value >= enough)
-        if original is None and found.value <= 0:
+        model = evaluator.evaluate(name, candidates[k].kept, original, hold=lambda model: model.value >= enough)
+        if original is None and model.value <= 0:
             raise UserError(
-                f"the original reaches {measurer.task.metric} {found.value:.4f}: there is no share of it to keep",
+                f"the original reaches {evaluator.task.metric} {model.value:.4f}: there is no share of it to keep",
                 field="--keep",
                 hint="train it for longer (recovery.epochs), or choose another task.metric",
             )
-        tried.append((found, expected))
-        return found.value
+        trained.append((model, expectation))
+        return model.value
 
     sizes = [k for k in candidates if k < full]
-    best, _ = find_smallest(sizes, full, cheap, measure, lambda value: keep * value)
-    return best, tried
+    best, _ = find_smallest(sizes, full, expected, evaluate, lambda value: keep * value)
+    return best, trained
 
 
-def _candidates(
-    scores: ProbeScores, parameters: Parameters, config: RunConfig, made: dict[str, Any]
-) -> dict[int, Selection]:
-    """What the strategy keeps at every number of layers that has the wished structure; and all of them."""
-    structure, evidence = Structure.from_config(config.selection), Evidence.from_scores(scores)
-    every, name = tuple(parameters.all_layers), config.selection.strategy
-    sizes = structure.with_kept(parameters.fixed).sizes(scores.layers)
-    found = {
-        k: select(evidence, Constraints(parse_budget(k=k), parameters, structure=structure), name, provenance=made)
+def _candidates(bench: Workbench, scores: ProbeScores, shrink: ShrinkPlan) -> dict[int, Selection]:
+    """The strategy's choice at every number of layers that the structure allows; and all layers."""
+    parameters, name, structure = bench.shrinker.count_parameters(shrink), bench.strategies[0], bench.structure
+    evidence, every = evidence_of(scores), tuple(parameters.all_layers)
+    sizes = structure.also(parameters.fixed).sizes(scores.layers)
+    smaller = {
+        k: select(
+            evidence,
+            Constraints(parse_budget(k=k), parameters, structure=structure),
+            name,
+            provenance=bench.provenance,
+        )
         for k in sizes
         if k < scores.layers
     }
-    whole = describe(every, scores.relevance, Constraints(parse_budget(k=scores.layers), parameters), name, made)
-    return {**found, scores.layers: whole}
+    all_layers = Constraints(parse_budget(k=scores.layers), parameters)
+    whole = describe(every, scores.relevance, all_layers, name, bench.provenance)
+    return {**smaller, scores.layers: whole}
 
 
-def _points(
-    candidates: dict[int, Selection], scores: ProbeScores, loaded: LoadedModel, task: Task, config: RunConfig
-) -> dict[int, tuple[float, float]]:
-    """Parameters of every candidate, and the accuracy of probes at its end: known from the selection, or measured."""
+def _points(bench: Workbench, candidates: dict[int, Selection], scores: ProbeScores) -> dict[int, tuple[float, float]]:
+    """Parameters of every candidate and the accuracy of probes at its end: known from the selection, or measured."""
     probed = scores.subnetworks
     accuracy = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
-    prober = Prober(loaded, task, config)
-    prober.score([one.kept for one in candidates.values() if one.kept not in accuracy])
-    accuracy |= {subset: found.accuracy for subset, found in prober.found.items()}
-    return {k: (float(one.params or 0), accuracy[one.kept]) for k, one in candidates.items()}
+    prober = Prober(bench.loaded, bench.task, bench.config)
+    prober.score([candidate.kept for candidate in candidates.values() if candidate.kept not in accuracy])
+    accuracy |= {subset: result.accuracy for subset, result in prober.found.items()}
+    return {k: (float(candidate.params or 0), accuracy[candidate.kept]) for k, candidate in candidates.items()}
 
 
-def _trial(one: EvaluatedModel, expected: float | None, wanted: float) -> SearchStep:
+def _trial(model: EvaluatedModel, expected: float | None, wanted: float) -> SearchStep:
     return SearchStep(
-        kept=one.kept,
-        params=one.params,
+        kept=model.kept,
+        params=model.params,
         expected=expected,
-        value=one.value,
-        retention=one.retention,
-        enough=one.value >= wanted,
+        value=model.value,
+        retention=model.retention,
+        enough=model.value >= wanted,
     )

@@ -1,121 +1,151 @@
-"""Try before choosing: what the rules propose is trained for a short while, and what learns most is kept.
+"""Choose by short trainings: what the rules propose is trained for a while, and what learns most wins.
 
-First the split of the budget: fewer or more layers beside wider or narrower parts, all proposed by one rule. Then, with
-the best split, one subnetwork a rule. Who learns fast is not always who ends best, so splits are tried for longer, and
-in the end the best subnetworks, too. Where nobody learns anything in so short a time, probes decide.
+The first round compares allocations of the budget: fewer or more layers with larger or smaller other parts, all
+proposed by one rule. The second round compares the rules with the best allocation. What learns fast does not always end
+best, so allocations are trained for longer, and so are the finalists of the second round. Where nothing learns anything
+in so short a time, the probes' choice wins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from probescale.models.shrink.shrinker import ShrinkPlan
 from probescale.models.subsets import Subset, format_layers
-from probescale.pipeline.evaluation import Measurer
+from probescale.pipeline.evaluation import Evaluator
+from probescale.pipeline.workbench import Workbench
 from probescale.recovery.fine_tuning import count_held_out
+from probescale.selection.evidence import Evidence
 from probescale.utils.files import Record
 
 RULES = ("stitched", "bottom_k", "uniform_k", "alternate", "marginal", "block_influence", "contiguous")
-SPLITS = 3  # ways to share the budget out
-FINALISTS = 2  # that are tried for longer, beside what probes propose
+ALLOCATIONS = 3  # that are compared
+FINALISTS = 2  # that are trained for longer, besides the probes' choice
 LONGER = 3  # times as many texts
-LEAST = 5000  # texts
-SHARE = 0.1  # of what the recipe reads
-CLEAR = 0.95  # of the loss of who learns nothing: below it, something was learnt
+FEWEST_TEXTS = 5000
+SHARE = 0.1  # of the texts that the recipe reads
+LEARNT = 0.95  # of a constant predictor's loss: below it, something was learnt
 
-Propose = Callable[[ShrinkPlan, str], Subset | None]  # the layers a rule keeps with this plan; None: nothing fits
+Round = Literal["allocations", "rules", "finals"]
 
 
-class Attempt(Record):
-    """One candidate, and how far it was from what it should have learnt."""
+class Candidate(Record):
+    """A subnetwork that was trained for a short while, and its loss on texts that it did not learn from."""
 
     shrink: ShrinkPlan
     kept: Subset
     rule: str  # the first that proposed it
     texts: int
-    loss: float  # on texts that it did not learn from
+    loss: float
 
-    def sentence(self) -> str:
-        beside = f"; {self.shrink}" if self.shrink else ""
-        return f"layers {format_layers(self.kept)} ({self.rule}{beside}), {self.loss:.4f}"
+    def describe(self) -> str:
+        shrunk = f"; {self.shrink}" if self.shrink else ""
+        return f"layers {format_layers(self.kept)} ({self.rule}{shrunk}), {self.loss:.4f}"
 
 
-class Attempts(Record):
-    """All that was tried, in this order: what probes would choose comes first. Saved as trials.json."""
+class Tournament(Record):
+    """All candidates in the order of their training; the probes' choice comes first. Saved as tournament.json."""
 
-    splits: tuple[Attempt, ...] = ()
-    rules: tuple[Attempt, ...] = ()  # with the best split
-    finals: tuple[Attempt, ...] = ()  # the best of them again, for longer
-    nothing: float = 0.0  # the loss of giving every text the same answer
+    allocations: tuple[Candidate, ...] = ()
+    rules: tuple[Candidate, ...] = ()  # with the best allocation
+    finals: tuple[Candidate, ...] = ()  # the best of them again, for longer
+    constant_loss: float = 0.0  # of a predictor that gives every text the same answer
 
-    def clear(self, attempts: Sequence[Attempt]) -> bool:
-        return min(one.loss for one in attempts) < CLEAR * self.nothing
+    def has_learnt(self, candidates: Sequence[Candidate]) -> bool:
+        return min(candidate.loss for candidate in candidates) < LEARNT * self.constant_loss
 
-    def best_of(self, attempts: Sequence[Attempt]) -> Attempt:
-        return min(attempts, key=lambda one: one.loss) if self.clear(attempts) else attempts[0]
+    def rank(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """The best first; where none has learnt anything, in the order of the probes."""
+        return sorted(candidates, key=lambda each: each.loss) if self.has_learnt(candidates) else list(candidates)
 
     @property
-    def best(self) -> Attempt:
-        return self.best_of(self.finals)
+    def winner(self) -> Candidate:
+        return self.rank(self.finals)[0]
 
-    def sentence(self) -> str:
-        rounds = {"ways to share the budget out": self.splits, "choices of layers": self.rules, "of these": self.finals}
-        return " ".join(self._said(attempts, what) for what, attempts in rounds.items() if attempts)
+    @property
+    def ranking(self) -> tuple[Subset, ...]:
+        """The finalists' layers, the winner's first."""
+        return tuple(candidate.kept for candidate in self.rank(self.finals))
 
-    def _said(self, attempts: Sequence[Attempt], what: str) -> str:
-        number, texts, best = len(attempts), attempts[0].texts, self.best_of(attempts)
-        if not self.clear(attempts):
+    def find(self, shrink: ShrinkPlan, kept: Subset, texts: int) -> Candidate | None:
+        """The same training in another round."""
+        every = (*self.allocations, *self.rules, *self.finals)
+        wanted = (shrink, kept, texts)
+        return next((each for each in every if (each.shrink, each.kept, each.texts) == wanted), None)
+
+    def summary(self) -> str:
+        rounds = {
+            "ways to share the budget out": self.allocations,
+            "choices of layers": self.rules,
+            "of these": self.finals,
+        }
+        return " ".join(self._summarise(candidates, what) for what, candidates in rounds.items() if candidates)
+
+    def _summarise(self, candidates: Sequence[Candidate], what: str) -> str:
+        number, texts, ranked = len(candidates), candidates[0].texts, self.rank(candidates)
+        if not self.has_learnt(candidates):
             return (
                 f"None of {number} {what} learnt anything in {texts:,} texts, so probes decided: layers "
-                f"{format_layers(best.kept)}. A larger selection.trial may tell more."
+                f"{format_layers(ranked[0].kept)}. A larger selection.trial may tell more."
             )
-        after = "".join(f"; next: {one.sentence()}" for one in sorted(attempts, key=lambda one: one.loss)[1:2])
+        second = "".join(f"; next: {each.describe()}" for each in ranked[1:2])
         return (
-            f"{number} {what} learnt for a short while from {texts:,} texts each; nearest to what was to be learnt, by "
-            f"the loss on other texts: {best.sentence()}{after}."
+            f"{number} {what} were trained briefly on {texts:,} texts each; lowest loss on other texts: "
+            f"{ranked[0].describe()}{second}."
         )
 
 
-def try_out(path: Path, measurer: Measurer, ways: Sequence[ShrinkPlan], propose: Propose) -> Attempts:
-    """Train the candidates; what was tried before an interruption counts. The first of the ways is what probes say."""
-    found = Attempts.load(path) if path.exists() else Attempts()
-    rules = [rule for rule in RULES if propose(ways[0], rule)]
-    few, many = _enough(measurer)
+def hold_tournament(
+    bench: Workbench, evaluator: Evaluator, shrinks: Sequence[ShrinkPlan], evidence: Evidence, path: Path
+) -> Tournament:
+    """Train the candidates, resuming from what the file holds. The first way of shrinking is the probes' choice."""
+    return _Rounds(bench, evaluator, evidence, path).play(shrinks)
 
-    def attempt(part: str, shrink: ShrinkPlan, rule: str, texts: int) -> None:
-        nonlocal found
-        kept, done = propose(shrink, rule), getattr(found, part)
-        if kept is None or (shrink, kept) in [(one.shrink, one.kept) for one in done]:
+
+class _Rounds:
+    """A tournament under way, saved after every training."""
+
+    def __init__(self, bench: Workbench, evaluator: Evaluator, evidence: Evidence, path: Path) -> None:
+        self.bench, self.evaluator, self.evidence, self.path = bench, evaluator, evidence, path
+        self.state = Tournament.load(path) if path.exists() else Tournament()
+        self.few, self.many = _texts_per_candidate(evaluator)
+
+    def play(self, shrinks: Sequence[ShrinkPlan]) -> Tournament:
+        rules = [rule for rule in RULES if self._propose(rule, shrinks[0])]
+        if len(shrinks) > 1:
+            for shrink in shrinks[:ALLOCATIONS]:
+                self._train("allocations", shrink, rules[0], self.many)
+        best = self.state.rank(self.state.allocations)[0].shrink if self.state.allocations else shrinks[0]
+        for rule in rules:
+            self._train("rules", best, rule, self.few)
+        probes_choice, *others = self.state.rules
+        for candidate in [probes_choice, *sorted(others, key=lambda each: each.loss)[:FINALISTS]]:
+            self._train("finals", best, candidate.rule, self.many)
+        return self.state
+
+    def _propose(self, rule: str, shrink: ShrinkPlan) -> Subset | None:
+        return self.bench.propose(rule, self.evidence, shrink)
+
+    def _train(self, part: Round, shrink: ShrinkPlan, rule: str, texts: int) -> None:
+        kept, done = self._propose(rule, shrink), getattr(self.state, part)
+        if kept is None or (shrink, kept) in [(each.shrink, each.kept) for each in done]:
             return
-        one, nothing = _same(found, shrink, kept, texts), found.nothing
-        if one is None:
-            loss, nothing = measurer.made_smaller(shrink).attempt(f"{rule}, {len(kept)} layers", kept, texts)
-            one = Attempt(shrink=shrink, kept=kept, rule=rule, texts=texts, loss=round(loss, 6))
-        found = found.model_copy(update={part: (*done, one), "nothing": round(nothing, 6)})
-        found.save(path)
-
-    if len(ways) > 1:
-        for shrink in ways[:SPLITS]:
-            attempt("splits", shrink, rules[0], many)
-    best = found.best_of(found.splits).shrink if found.splits else ways[0]
-    for rule in rules:
-        attempt("rules", best, rule, few)
-    first, *others = found.rules
-    for one in [first, *sorted(others, key=lambda one: one.loss)[:FINALISTS]]:
-        attempt("finals", best, one.rule, many)
-    return found
+        candidate, constant = self.state.find(shrink, kept, texts), self.state.constant_loss
+        if candidate is None:
+            title = f"{rule}, {len(kept)} layers"
+            loss, constant = self.evaluator.with_shrink(shrink).train_briefly(title, kept, texts)
+            candidate = Candidate(shrink=shrink, kept=kept, rule=rule, texts=texts, loss=round(loss, 6))
+        update = {part: (*done, candidate), "constant_loss": round(constant, 6)}
+        self.state = self.state.model_copy(update=update)
+        self.state.save(self.path)
 
 
-def _same(found: Attempts, shrink: ShrinkPlan, kept: Subset, texts: int) -> Attempt | None:
-    """The same training in another round."""
-    every = (*found.splits, *found.rules, *found.finals)
-    return next((one for one in every if (one.shrink, one.kept, one.texts) == (shrink, kept, texts)), None)
-
-
-def _enough(measurer: Measurer) -> tuple[int, int]:
-    """Texts that a candidate reads, and how many if it is tried for longer."""
-    config, there = measurer.config, len(measurer.task.train) + len(measurer.unlabelled or ())
-    whole = config.recovery.epochs * there
-    few = config.selection.trial or min(max(LEAST, round(SHARE * whole)), there - count_held_out(there))
-    return few, max(few, min(LONGER * few, whole))
+def _texts_per_candidate(evaluator: Evaluator) -> tuple[int, int]:
+    """How many texts a candidate reads, and how many where it is trained for longer."""
+    config = evaluator.config
+    available = len(evaluator.task.train) + len(evaluator.unlabelled or ())
+    recipe = config.recovery.epochs * available
+    few = config.selection.trial or min(max(FEWEST_TEXTS, round(SHARE * recipe)), available - count_held_out(available))
+    return few, max(few, min(LONGER * few, recipe))

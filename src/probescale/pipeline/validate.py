@@ -167,7 +167,7 @@ def _check_together(config: RunConfig) -> None:
 
 
 def _check_compared(name: str, number: int) -> None:
-    if lookup(STRATEGIES, name, field=f"compare.{number}").reads == "trials":
+    if lookup(STRATEGIES, name, field=f"compare.{number}").decides_allocation:
         raise UserError(
             f"{name} also decides how the budget is shared out, which all models of a comparison have in common",
             field=f"compare.{number}",

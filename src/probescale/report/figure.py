@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from probescale.errors import UserError
 from probescale.probing.scores import ProbeResult, ProbeScores
-from probescale.utils.files import atomic_file
+from probescale.utils.files import atomic_file, check_output_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,6 +27,16 @@ def write_figure(scores: ProbeScores, stem: Path, kept: Sequence[int] = ()) -> l
         if kept:
             axes.set_title("shaded: kept", loc="right", fontsize=8, color="0.4")
     return paths
+
+
+def check_figure_files(scores: Path) -> None:
+    """Refuse before any work if the figure of these scores cannot be written, or would replace them."""
+    if scores.suffix.removeprefix(".") in FORMATS:
+        raise UserError(
+            f'"{scores}" is where the figure goes', field="--out", hint="give the scores a name like scores.json"
+        )
+    for name in FORMATS:
+        check_output_file(scores.with_suffix(f".{name}"))
 
 
 @contextmanager

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from probescale.probing.scores import ProbeResult, ProbeScores
 from probescale.report.table import Table, format_interval
+from probescale.report.tables import layer_table
 
 BAR = 8  # characters
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 # measure -> heading; accuracy and its interval come first
 COLUMNS = {"f1": "F1", "selectivity": "select-\nivity", "information": "inform.\nbits", "compression": "compr-\nession"}
+
+
+def probe_tables(scores: ProbeScores) -> Iterator[Table]:
+    """All tables of a probing: each property, the parts of its layers, and how relevance adds up."""
+    for name, probe in scores.probes.items():
+        yield probe_table(name, probe)
+        if parts := parts_table(name, probe):
+            yield parts
+    if len(scores.probes) > 1 or scores.contribution == "marginal":
+        yield layer_table(scores)
 
 
 def probe_table(name: str, probe: ProbeResult) -> Table:

@@ -20,11 +20,11 @@ class Evidence:
     """Measurements of one model. The relevance is always known; the rest only where a strategy needs it."""
 
     relevance: Sequence[float]  # R_{l,T} of every layer (Eq. 1)
-    embeddings_relevance: float | None = None
-    influence: Sequence[float] | None = None  # per layer, 1 - cosine of its input and its output
-    angles: Sequence[Sequence[float]] | None = None  # (L + 1, L + 1) between the hidden states after two layers
-    subnetworks: Mapping[Subset, float] = field(default_factory=dict)  # probe scores at the end of subnetworks
-    trials: Mapping[Subset, float] = field(default_factory=dict)  # loss after a short training
+    below: float | None = None  # relevance of the embeddings
+    influence: Sequence[float] | None = None  # 1 - cos of a layer's input and output
+    angles: Sequence[Sequence[float]] | None = None  # (L + 1, L + 1) between the states at two places
+    subnetworks: Mapping[Subset, float] = field(default_factory=dict)  # what probes find at the end of these
+    tournament: Sequence[Subset] = ()  # candidates that were trained for a short while, the best first
     seed: int = 0  # of random draws
 
     @property

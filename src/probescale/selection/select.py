@@ -41,7 +41,7 @@ def select(
     if kept is None:
         raise nothing_fits(evidence, constraints, strategy)
     certainty = None
-    if resamples and STRATEGIES[strategy].reads not in ("nothing", "flow", "trials"):
+    if resamples and STRATEGIES[strategy].by_probes:
         again = [select_subset(resample, constraints, strategy) for resample in resamples]
         certainty = measure_certainty(kept, evidence.layers, [subset for subset in again if subset])
     selection = describe(kept, evidence.relevance, constraints, strategy, provenance)

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from probescale.defaults import STRATEGY
+from probescale.config import SelectionConfig
 from probescale.errors import UserError
 from probescale.models.subsets import Subset, contiguous_blocks
 from probescale.selection.evidence import Evidence
@@ -22,7 +22,8 @@ from probescale.selection.structure import Structure, find_nearest, rank_by_valu
 
 Choose = Callable[[Evidence, int, Structure], Iterator[Subset]]
 T = TypeVar("T")
-Reads = Literal["nothing", "relevance", "flow", "blocks", "search", "all subsets", "trials"]
+Reads = Literal["nothing", "relevance", "flow", "blocks", "search", "all subsets", "tournament"]
+_PROBES = ("relevance", "blocks", "search", "all subsets")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,18 @@ class Strategy:
     choose: Choose
     reads: Reads  # what has to be measured for it
     neighbours: bool = False  # its subsets are blocks: a gap contradicts it
+    proposers_read: tuple[Reads, ...] = ()  # what the rules read whose proposals it compares
+    decides_allocation: bool = False  # it also shares out the budget, which models of a comparison have in common
+
+    @property
+    def needs(self) -> set[Reads]:
+        """Everything that has to be measured before it can choose."""
+        return {self.reads, *self.proposers_read}
+
+    @property
+    def by_probes(self) -> bool:
+        """Whether it goes by probe scores, which can be resampled to say how certain the choice is."""
+        return self.reads in _PROBES
 
     @property
     def help(self) -> str:
@@ -39,9 +52,17 @@ class Strategy:
 STRATEGIES: dict[str, Strategy] = {}
 
 
-def strategy(reads: Reads, *, neighbours: bool = False) -> Callable[[Choose], Choose]:
+def strategy(
+    reads: Reads,
+    *,
+    neighbours: bool = False,
+    proposers_read: tuple[Reads, ...] = (),
+    decides_allocation: bool = False,
+) -> Callable[[Choose], Choose]:
+    """Register a function as the strategy of its name."""
+
     def register(function: Choose) -> Choose:
-        STRATEGIES[function.__name__] = Strategy(function, reads, neighbours)
+        STRATEGIES[function.__name__] = Strategy(function, reads, neighbours, proposers_read, decides_allocation)
         return function
 
     return register
@@ -49,7 +70,7 @@ def strategy(reads: Reads, *, neighbours: bool = False) -> Callable[[Choose], Ch
 
 def default_for(evidence: Evidence) -> str:
     """The default where subnetworks were probed for it; else the paper's rule, which layers' scores are enough for."""
-    return STRATEGY if evidence.subnetworks else "contiguous"
+    return SelectionConfig.model_fields["strategy"].default if evidence.subnetworks else "contiguous"
 
 
 def sum_relevance(relevance: Sequence[float], kept: Subset) -> float:
@@ -164,16 +185,18 @@ def exhaustive(evidence: Evidence, k: int, structure: Structure) -> Iterator[Sub
     yield from sorted(subsets, key=lambda subset: -evidence.subnetworks[subset])
 
 
-@strategy("trials")
+@strategy("tournament", proposers_read=("flow", "blocks"), decides_allocation=True)
 def tried(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """What other rules propose, each trained for a short while: the one that learns most. In runs alone."""
-    if not evidence.trials:
+    if not evidence.tournament:
         raise UserError(
             "tried goes by short trainings, which only a run makes",
             field=f"{structure.where}strategy",
             hint="use `probescale run` with it, or stitched here",
         )
-    yield from sorted((one for one in evidence.trials if len(one) == k), key=lambda one: (evidence.trials[one], one))
+    winner = evidence.tournament[0]
+    if k <= len(winner):  # larger candidates lost to it
+        yield from (subset for subset in evidence.tournament if len(subset) == k)
 
 
 def _blocks(layers: int, k: int, structure: Structure) -> list[Subset]:

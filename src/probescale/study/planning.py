@@ -9,9 +9,7 @@ import torch
 
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
-from probescale.pipeline.allocation import options, smallest
-from probescale.pipeline.evidence import most_layers
-from probescale.pipeline.run import prepare, shrinker_of
+from probescale.pipeline.workbench import Workbench, prepare
 from probescale.recovery.inputs import build_inputs
 from probescale.study.cells import Cell, Study
 from probescale.tasks.task import Task
@@ -31,20 +29,21 @@ def estimate_study(study: Study) -> StudyEstimate:
     """Every model and task is loaded once, and a few batches are trained."""
     seconds: dict[str, float] = {}
     disk = 0
-    known: dict[tuple[str, str], tuple[Task, LoadedModel, float]] = {}
+    benches: dict[tuple[str, str], Workbench] = {}
+    paces: dict[tuple[str, str], float] = {}  # seconds per row
     for preparation, cells in study.preparations.items():
         first = cells[0]
-        if (first.model, first.task) not in known:
-            task, loaded = prepare(first.config)
-            known[first.model, first.task] = task, loaded, seconds_per_row(loaded, task, first)
-        task, loaded, row = known[first.model, first.task]
-        shrinker = shrinker_of(loaded, task, first.config)
-        room = smallest(shrinker, options(shrinker, first.config.shrink))
-        seconds[preparation] = _preparation_rows(task, loaded, first) * row
+        key = first.model, first.task
+        if key not in benches:
+            benches[key] = prepare(first.config)
+            paces[key] = seconds_per_row(benches[key].loaded, benches[key].task, first)
+        bench = benches[key].with_config(first.config)
+        task, loaded = bench.task, bench.loaded
+        seconds[preparation] = _preparation_rows(task, loaded, first) * paces[key]
         for cell in cells:
-            share = most_layers(loaded.layers, room, cell.config) / loaded.layers
+            share = bench.with_config(cell.config).most_layers() / loaded.layers
             rows = _training_rows(task, cell) * cell.config.recovery.epochs + FORWARD * len(task.dev)
-            seconds[cell.name] = rows * share * row
+            seconds[cell.name] = rows * share * paces[key]
             disk += round(share * count_parameters(loaded.model, loaded.family).total * BYTES)
         disk += _training_rows(task, first) * max(len(task.train.names), 1) * BYTES
         if first.config.recovery.distil and first.config.recovery.start == "teacher":

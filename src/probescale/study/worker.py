@@ -18,7 +18,7 @@ from probescale.utils.signals import Stopped, stop_on_signals
 
 def run_job(folder: StudyFolder, job: str) -> None:
     """Do a shared preparation or a cell, unless another process has done it meanwhile (a lock keeps it to one)."""
-    from probescale.pipeline.run import lay_ground, run
+    from probescale.pipeline.run import prepare_shared, run
 
     study, command = folder.study()
     sys.argv = shlex.split(command)  # results record the command of the study
@@ -28,10 +28,10 @@ def run_job(folder: StudyFolder, job: str) -> None:
         if folder.is_done(job):
             return
         if job in study.preparations:
-            lay_ground([cell.config for cell in study.preparations[job]], folder.preparation(job))
+            prepare_shared([cell.config for cell in study.preparations[job]], folder.preparation(job))
             return
         cell = next(cell for cell in study.cells if cell.name == job)
-        run(cell.config, folder.cell(job), ground=folder.preparation(cell.preparation))
+        run(cell.config, folder.cell(job), shared=folder.preparation(cell.preparation))
 
 
 def run_to_exit_code(folder: StudyFolder, job: str) -> int:

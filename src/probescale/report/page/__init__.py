@@ -68,15 +68,15 @@ def explorer_entry(
     """One model on one task, to explore: its probes, and what every strategy with enough evidence would keep."""
     probed = scores.subnetworks
     expected = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
-    evidence = Evidence.from_scores(scores)
-    if STRATEGIES[strategy].reads == "trials":  # at this size alone
-        evidence = replace(evidence, trials={kept: 0.0})
+    evidence = evidence_of(scores)
+    if STRATEGIES[strategy].reads == "tournament":  # which was held at this size alone
+        evidence = replace(evidence, tournament=(kept,))
     methods = [
         {"name": one, "choices": found}
         for one, known in STRATEGIES.items()
         if known.reads in ("nothing", "relevance")
         or getattr(scores, NEEDS.get(known.reads, "none"), None)
-        or (known.reads == "trials" and evidence.trials)
+        or (known.reads == "tournament" and evidence.tournament)
         if (found := _choices(evidence, parameters or scores.parameters, one, expected, measured))
     ]
     probes = [

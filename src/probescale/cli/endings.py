@@ -19,7 +19,8 @@ GOES_ON = "the same command goes on from here"
 
 
 @contextmanager
-def told() -> Iterator[None]:
+def explain_early_end() -> Iterator[None]:
+    """Turn an error or a signal into one message on stderr and the right exit code."""
     try:
         with stop_on_signals():
             yield

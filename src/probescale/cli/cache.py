@@ -1,8 +1,7 @@
-"""cache and list: what is kept, and what can be named."""
+"""cache: what is kept on disk between runs."""
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Annotated
 
 import typer
@@ -33,20 +32,3 @@ def cache_clear(
 
     count, size = remove_entries(older_than)
     show(f"removed {count} entries, {format_size(size)}")
-
-
-class Listing(str, Enum):
-    tasks = "tasks"
-    properties = "properties"
-    probes = "probes"
-    strategies = "strategies"
-    families = "families"
-    metrics = "metrics"
-
-
-@app.command("list")
-def list_(what: Annotated[Listing, typer.Argument(help="What to list.", show_default=False)]) -> None:
-    """List what can be named in a configuration."""
-    from probescale.report.listing import listing_table
-
-    show(listing_table(what.value).rich())

@@ -1,0 +1,137 @@
+"""The public functions: what the commands do, from Python. Heavy libraries are imported on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probescale.config import RunConfig
+
+if TYPE_CHECKING:
+    from probescale.deploy.bench import BenchResult
+    from probescale.deploy.export import ExportRecord
+    from probescale.deploy.predict import Prediction
+    from probescale.probing.scores import ProbeScores
+    from probescale.recovery.result import RunResult
+    from probescale.recovery.smallest import SmallestSearch
+    from probescale.report.examination import Examination
+    from probescale.selection.planning import Plan
+    from probescale.selection.result import Selection
+    from probescale.study.results import Results
+
+Settings = RunConfig | Mapping[str, Any] | str | Path  # a configuration, the same as a mapping, or its YAML file
+
+
+def load_config(settings: Settings, assignments: Sequence[str] = ()) -> RunConfig:
+    """A checked configuration, from a YAML file or a mapping; Problems lists everything that is wrong with it.
+
+    `assignments`: changes such as "selection.k=4".
+    """
+    from probescale.pipeline import validate
+
+    if isinstance(settings, RunConfig):
+        return settings
+    if isinstance(settings, Mapping):
+        return validate.check(dict(settings), assignments)
+    return validate.load_config(settings, assignments)
+
+
+def run(settings: Settings, out: str | Path, *, overwrite: bool = False) -> RunResult:
+    """Probe, select, cut, fine-tune and evaluate; the folder `out` holds model, scores, metrics and report."""
+    from probescale.pipeline.run import run as run_pipeline
+
+    return run_pipeline(load_config(settings), out, overwrite=overwrite)
+
+
+def smallest(settings: Settings, keep: float, out: str | Path, *, overwrite: bool = False) -> SmallestSearch:
+    """Find the smallest subnetwork that keeps the share `keep` of the original's metric."""
+    from probescale.pipeline.smallest import smallest as find_smallest
+
+    return find_smallest(load_config(settings), keep, out, overwrite=overwrite)
+
+
+def probe(settings: Settings) -> ProbeScores:
+    """Score every layer for the task, with all that the configured strategies decide by."""
+    from probescale.pipeline.evidence import probe_task
+    from probescale.pipeline.workbench import prepare
+
+    return probe_task(prepare(load_config(settings)))
+
+
+def select(
+    scores: ProbeScores | str | Path, budget: str | int | None = None, k: int | None = None, strategy: str | None = None
+) -> Selection:
+    """Choose the layers to keep from probe scores; by default with the strategy that they were collected for."""
+    from probescale.probing.score_files import load_scores
+    from probescale.selection.budget import parse_budget
+    from probescale.selection.constraints import Constraints
+    from probescale.selection.evidence import together
+    from probescale.selection.select import select as select_layers
+
+    loaded = load_scores(Path(scores)) if isinstance(scores, (str, Path)) else scores
+    evidence, resamples = together([loaded], [1.0])
+    constraints = Constraints(parse_budget(budget, k), loaded.parameters)
+    return select_layers(evidence, constraints, strategy, resamples=resamples, provenance=loaded.provenance)
+
+
+def plan(model: str, budget: str | None = None) -> Plan:
+    """What every number of layers would cost, from the model's config alone."""
+    from probescale.models.architecture import compute_facts, read_architecture
+    from probescale.models.facts import built_in_facts
+    from probescale.selection.budget import parse_budget
+    from probescale.selection.planning import plan as make_plan
+    from probescale.utils.sources import is_local
+
+    facts = None if is_local(model) else built_in_facts(model, None)
+    return make_plan(model, facts or compute_facts(read_architecture(model)), parse_budget(budget) if budget else None)
+
+
+def doctor(model: str, *, prove: bool = False) -> Examination:
+    """Whether and how a model is supported; with `prove`, a tiny model of its build is cut in every way."""
+    from probescale.report.examination import examine
+
+    return examine(model, prove=prove)
+
+
+def cut(model: str, kept: Sequence[int], out: str | Path, *, overwrite: bool = False) -> dict[str, Any]:
+    """Cut a checkpoint down to these layers (numbered from 1), prove the cut, and write it; returns its record."""
+    from probescale.pipeline.cut import cut_to_folder
+
+    return cut_to_folder(model, kept, out, overwrite=overwrite)
+
+
+def study(path: str | Path, out: str | Path) -> Results:
+    """Run every cell of a study that is not done yet, and write its report."""
+    from probescale.study.cells import load_study
+    from probescale.study.folder import StudyFolder
+    from probescale.study.report import write_study_report
+    from probescale.study.run import run_study
+
+    results = run_study(load_study(Path(path)), Path(out))
+    write_study_report(StudyFolder(Path(out)), results)
+    return results
+
+
+def export(model: str | Path, out: str | Path, *, int8: bool = False, overwrite: bool = False) -> ExportRecord:
+    """Write a model as ONNX, compared with the PyTorch model before it is kept."""
+    from probescale.deploy.export import export as write_export
+
+    return write_export(str(model), Path(out), int8=int8, overwrite=overwrite)
+
+
+def bench(models: Sequence[str | Path]) -> BenchResult:
+    """Time models and formats side by side: latency, throughput, memory, size."""
+    from probescale.deploy.bench import bench as time_models
+
+    return time_models([str(model) for model in models])
+
+
+def predict(model: str | Path, texts: Sequence[str]) -> list[Prediction]:
+    """Labels with probabilities (or numbers, or tags) for texts, in their order, from a run or model folder."""
+    from probescale.deploy.inference import open_model
+    from probescale.deploy.predict import predict_lines
+    from probescale.deploy.texts import Line
+
+    lines = (Line(number, text, None) for number, text in enumerate(texts, 1))
+    return list(predict_lines(open_model(str(model)), lines))

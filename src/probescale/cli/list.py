@@ -1,0 +1,28 @@
+"""list: what can be named in a configuration."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated
+
+import typer
+
+from probescale.cli.app import app
+from probescale.cli.options import show
+
+
+class Listing(str, Enum):
+    tasks = "tasks"
+    properties = "properties"
+    probes = "probes"
+    strategies = "strategies"
+    families = "families"
+    metrics = "metrics"
+
+
+@app.command("list")
+def list_(what: Annotated[Listing, typer.Argument(help="What to list.", show_default=False)]) -> None:
+    """List what can be named in a configuration."""
+    from probescale.report.listing import listing_table
+
+    show(listing_table(what.value).rich())

@@ -1,0 +1,81 @@
+"""Which ways of shrinking the settings allow: combinations of vocabulary, embedding and feed-forward width."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+from probescale.config import ShrinkConfig
+from probescale.models.parameters import Parameters
+from probescale.models.shrink import embeddings, units
+from probescale.models.shrink.shrinker import Shrinker, ShrinkPlan
+from probescale.models.shrink.vocabulary import required_tokens
+
+COVERAGES = (1.0, 0.999, 0.995, 0.99, 0.98, 0.95)  # shares of the texts' tokens that stay whole
+WIDTH_DIVISORS = (2, 3, 4, 6)  # of the embeddings
+UNIT_DIVISORS = (2, 4, 8)  # of the feed-forward width
+
+
+def list_shrinks(shrinker: Shrinker, settings: ShrinkConfig) -> list[ShrinkPlan]:
+    """Every way that the settings allow, the unshrunk parts first."""
+    return [
+        ShrinkPlan(vocabulary=vocabulary, rank=rank, units=width)
+        for vocabulary, rank, width in product(
+            _vocabulary_sizes(shrinker, settings.vocabulary),
+            _embedding_widths(shrinker, settings.rank),
+            _feed_forward_widths(shrinker, settings.units),
+        )
+    ]
+
+
+def smallest_parameters(shrinker: Shrinker, shrinks: Sequence[ShrinkPlan]) -> Parameters:
+    """Parameters with the way of shrinking that leaves most of a budget to the layers."""
+    counts = (shrinker.count_parameters(shrink) for shrink in shrinks)
+    return min(counts, key=lambda parameters: parameters.of([]) + parameters.layers[0])
+
+
+def _vocabulary_sizes(shrinker: Shrinker, setting: str | int) -> list[int | None]:
+    full = shrinker.loaded.model.config.vocab_size
+    if setting == "all":
+        return [None]
+    if isinstance(setting, int):
+        return [min(setting, full)]
+    sizes = _sizes_by_coverage(shrinker)
+    if setting == "task":
+        return [min(sizes[1.0], full)]
+    return [None, *dict.fromkeys(min(sizes[coverage], full) for coverage in COVERAGES)]
+
+
+def _sizes_by_coverage(shrinker: Shrinker) -> dict[float, int]:
+    """Coverage of the texts' tokens -> how many of the most frequent tokens it takes."""
+    tokenizer, counts = shrinker.loaded.tokenizer, shrinker.token_counts
+    always = required_tokens(tokenizer, counts)
+    names = set(tokenizer.convert_ids_to_tokens(sorted(always)))
+    total, covered = sum(counts.values()), sum(count for token, count in counts.items() if token in names)
+    sizes, size, open_coverages = {}, len(always), list(COVERAGES)
+    for token, count in counts.most_common():
+        while open_coverages and covered >= min(open_coverages) * total:
+            sizes[open_coverages.pop()] = size
+        if token not in names:
+            size, covered = size + 1, covered + count
+    return sizes | dict.fromkeys(open_coverages, size)
+
+
+def _embedding_widths(shrinker: Shrinker, setting: str | int) -> list[int | None]:
+    config, family = shrinker.loaded.model.config, shrinker.loaded.family
+    if setting == "full" or (setting == "auto" and embeddings.why_rank_is_fixed(family, config)):
+        return [None]
+    if isinstance(setting, int):
+        embeddings.check_rank(setting, family, config)
+        return [setting]
+    return [None, *(config.hidden_size // divisor for divisor in WIDTH_DIVISORS)]
+
+
+def _feed_forward_widths(shrinker: Shrinker, setting: str | int) -> list[int | None]:
+    model, family = shrinker.loaded.model, shrinker.loaded.family
+    if setting == "all" or (setting == "auto" and units.why_width_is_fixed(family)):
+        return [None]
+    if isinstance(setting, int):
+        return [setting]
+    full = units.count_units(model, family)
+    return [None, *(full // divisor for divisor in UNIT_DIVISORS)]

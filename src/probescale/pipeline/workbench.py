@@ -1,0 +1,167 @@
+"""What a run prepares once and hands on: task, model, shrinker, budget, structure, costs, provenance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from probescale.config import ModelConfig, RunConfig
+from probescale.errors import UserError
+from probescale.models.budget_costs import Workload, measure_costs
+from probescale.models.cost import Cost
+from probescale.models.counting import count_parameters
+from probescale.models.loading import LoadedModel, load_classifier
+from probescale.models.parameters import Parameters
+from probescale.models.shrink.options import list_shrinks, smallest_parameters
+from probescale.models.shrink.shrinker import Shrinker, ShrinkPlan
+from probescale.models.subsets import Subset
+from probescale.pipeline.provenance import provenance
+from probescale.pipeline.validate import check_budget
+from probescale.probing.probe import check_probes
+from probescale.selection.budget import Budget, Unit, parse_budget
+from probescale.selection.constraints import Constraints
+from probescale.selection.evidence import Evidence
+from probescale.selection.result import Selection
+from probescale.selection.select import largest_k, select, select_subset
+from probescale.selection.strategies import STRATEGIES, Strategy
+from probescale.selection.structure import Structure, structure_of
+from probescale.tasks.task import Task, load_task
+from probescale.tasks.unlabelled import joined, load_unlabelled
+from probescale.utils.files import write_json
+
+
+@dataclass(frozen=True)
+class Workbench:
+    config: RunConfig
+    task: Task
+    loaded: LoadedModel  # with a new head, before any training
+    shrinker: Shrinker
+    provenance: dict[str, Any]
+    costs: Mapping[Unit, Cost] | None = None  # in units other than parameters; None: not measured yet
+
+    @cached_property
+    def shrinks(self) -> list[ShrinkPlan]:
+        """Every way of shrinking that the settings allow."""
+        return list_shrinks(self.shrinker, self.config.shrink)
+
+    @cached_property
+    def smallest_parameters(self) -> Parameters:
+        """Parameters where shrinking leaves most of the budget to the layers."""
+        return smallest_parameters(self.shrinker, self.shrinks)
+
+    @property
+    def budget(self) -> Budget:
+        return parse_budget(self.config.selection.budget, self.config.selection.k)
+
+    @property
+    def structure(self) -> Structure:
+        return structure_of(self.config.selection)
+
+    @property
+    def strategy(self) -> Strategy:
+        return STRATEGIES[self.config.selection.strategy]
+
+    @property
+    def strategies(self) -> list[str]:
+        """The run's own strategy, then those it is compared with."""
+        return list(dict.fromkeys((self.config.selection.strategy, *self.config.compare)))
+
+    def constraints(self, parameters: Parameters) -> Constraints:
+        """Budget and structure for subnetworks whose parts have these sizes."""
+        return Constraints(self.budget, parameters, self.costs or {}, self.structure)
+
+    def most_layers(self) -> int:
+        """The most layers that any of the strategies can keep, as far as parameters allow."""
+        limits = tuple(limit for limit in self.budget.limits if limit.unit == "parameters")
+        constraints = self.constraints(self.smallest_parameters)
+        return self._most_layers(replace(constraints, budget=replace(self.budget, limits=limits)))
+
+    def check_budget(self) -> None:
+        """Refuse a budget that no subnetwork meets, in any of its units."""
+        self._most_layers(self.constraints(self.smallest_parameters))
+
+    def _most_layers(self, constraints: Constraints) -> int:
+        return max(largest_k(self.loaded.layers, constraints, name) for name in self.strategies)
+
+    def propose(self, strategy: str, evidence: Evidence, shrink: ShrinkPlan) -> Subset | None:
+        """The layers that a strategy keeps within the budget beside parts of this size; None: nothing fits."""
+        if STRATEGIES[strategy].neighbours and self.structure.gap > 1:
+            return None
+        return select_subset(evidence, self.constraints(self.shrinker.count_parameters(shrink)), strategy)
+
+    def select(
+        self, strategy: str, evidence: Evidence, shrink: ShrinkPlan, resamples: Sequence[Evidence] = ()
+    ) -> Selection:
+        """The strategy's choice within the budget. `resamples`: the same evidence on resampled held-out rows."""
+        constraints = self.constraints(self.shrinker.count_parameters(shrink))
+        return select(evidence, constraints, strategy, resamples=resamples, provenance=self.provenance)
+
+    def with_config(self, config: RunConfig) -> Workbench:
+        """The same task, model and texts for a configuration that differs in strategy, budget or recipe alone."""
+        return replace(self, config=config)
+
+    def with_costs(self, path: Path) -> Workbench:
+        """Measure what layers cost in the budget's units; kept in a file, as times differ when measured again."""
+        if self.budget.units <= {"parameters"}:
+            return replace(self, costs={})
+        if not path.exists():
+            write_json(path, {unit: cost.model_dump() for unit, cost in self._measure_costs().items()})
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return replace(self, costs={unit: Cost(**cost) for unit, cost in stored.items()})
+
+    def _measure_costs(self) -> dict[Unit, Cost]:
+        model, family, settings = self.loaded.model, self.loaded.family, self.config.selection
+        workload = Workload(
+            model.config,
+            family,
+            self.task.kind.head,
+            classes=len(model.config.id2label or ()),
+            length=settings.length,
+            batch_size=settings.batch_size,
+        )
+        return measure_costs(self.budget.units, workload, count_parameters(model, family), model)
+
+
+def prepare(config: RunConfig) -> Workbench:
+    """Load task and model; everything that can be refused is refused now: bad data, an impossible budget."""
+    task = load_task(config.task, config.seed)
+    check_probes(task, config)
+    check_budget(config, len(task.train.names))
+    loaded = _load_model(config.model, task, config.seed)
+    _check_poolings(config, loaded)
+    return Workbench(config, task, loaded, _make_shrinker(loaded, task, config), provenance(loaded, task, config.seed))
+
+
+def _load_model(model: ModelConfig, task: Task, seed: int) -> LoadedModel:
+    return load_classifier(
+        model.source,
+        model.revision,
+        task.train.names,
+        seed,
+        head=task.kind.head,
+        problem_type=task.kind.problem_type,
+        allow_pickle=model.allow_pickle,
+    )
+
+
+def _check_poolings(config: RunConfig, loaded: LoadedModel) -> None:
+    for number, probe in enumerate(config.task.probes):
+        if probe.pooling == "cls" and loaded.tokenizer.cls_token_id is None:
+            raise UserError(
+                "this model's inputs do not begin with a token for the whole text",
+                field=f"task.probes.{number}.pooling",
+                hint="use mean, or auto",
+            )
+
+
+def _make_shrinker(loaded: LoadedModel, task: Task, config: RunConfig) -> Shrinker:
+    """A Shrinker that counts the tokens of every text except those of dev."""
+    texts = joined(task.train, task.unlabelled)
+    if config.shrink.corpus is not None:
+        corpus = load_unlabelled(config.shrink.corpus, texts, task.dev, config.seed, field="shrink.corpus")
+        texts = joined(texts, corpus)
+    return Shrinker(loaded, texts, max_length=config.model.max_length)
