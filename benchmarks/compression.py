@@ -60,7 +60,7 @@ def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int
     from probescale.pipeline.evidence import probe_once
     from probescale.pipeline.run import select_all
     from probescale.pipeline.tournament import hold_tournament
-    from probescale.selection.evidence import evidence_of
+    from probescale.selection.evidence import Evidence
 
     folder = WORK / name
     job = Job(name, 0, ratio, STUDIES[name].ours, recipe=recipe)
@@ -73,7 +73,7 @@ def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int
     tournament = None
     if bench.strategy.reads == "tournament":
         path = folder / f"tournament-{ratio}-{recipe}.json"
-        tournament = hold_tournament(bench, evaluator, shrinks, evidence_of(scores), path)
+        tournament = hold_tournament(bench, evaluator, shrinks, Evidence.from_scores(scores), path)
         print(f"{name} {ratio}: {tournament.summary()}", flush=True)
     shrink = tournament.winner.shrink if tournament else shrinks[0]
     return shrink, {one.strategy: one.kept for one in select_all(bench, scores, shrink, tournament)}
@@ -84,7 +84,6 @@ def train(job: Job) -> dict[str, Any]:
 
     from probescale.models.saving import describe_cut, save_model
     from probescale.models.shrink.shrinker import ShrinkPlan
-    from probescale.models.surgery import describe_cut, save_model
     from probescale.pipeline.evaluation import Evaluator
     from probescale.recovery.predict import predict
     from probescale.utils.files import remove_folder

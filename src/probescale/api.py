@@ -66,11 +66,11 @@ def select(
     from probescale.probing.score_files import load_scores
     from probescale.selection.budget import parse_budget
     from probescale.selection.constraints import Constraints
-    from probescale.selection.evidence import together
+    from probescale.selection.evidence import combine_scores
     from probescale.selection.select import select as select_layers
 
     loaded = load_scores(Path(scores)) if isinstance(scores, (str, Path)) else scores
-    evidence, resamples = together([loaded], [1.0])
+    evidence, resamples = combine_scores([loaded], [1.0])
     constraints = Constraints(parse_budget(budget, k), loaded.parameters)
     return select_layers(evidence, constraints, strategy, resamples=resamples, provenance=loaded.provenance)
 
@@ -129,7 +129,7 @@ def bench(models: Sequence[str | Path]) -> BenchResult:
 
 def predict(model: str | Path, texts: Sequence[str]) -> list[Prediction]:
     """Labels with probabilities (or numbers, or tags) for texts, in their order, from a run or model folder."""
-    from probescale.deploy.inference import open_model
+    from probescale.deploy.open_model import open_model
     from probescale.deploy.predict import predict_lines
     from probescale.deploy.texts import Line
 

@@ -31,7 +31,7 @@ def calibrate(
     by_probe = {name: probe.scores for name, probe in layer_scores.probes.items()}
     calibration = learn_weights(by_probe, load_measured(measured))
     if out:
-        layer_scores.weighted(calibration.weights).save(check_output_file(out))
+        layer_scores.with_weights(calibration.weights).save(check_output_file(out))
     if as_json:
         typer.echo(calibration.model_dump_json(indent=2))
     else:

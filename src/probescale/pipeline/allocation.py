@@ -16,7 +16,7 @@ from probescale.models.surgery import keep_layers
 from probescale.pipeline.workbench import Workbench
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
-from probescale.selection.evidence import evidence_of
+from probescale.selection.evidence import Evidence
 from probescale.utils.files import Record
 from probescale.utils.progress import console
 
@@ -69,7 +69,7 @@ def allocate(bench: Workbench, scores: ProbeScores, path: Path) -> list[ShrinkPl
 
 def rank_allocations(bench: Workbench, scores: ProbeScores) -> Allocations:
     """Compare every allocation that fits the budget and is not smaller than another one in every part."""
-    evidence, strategy = evidence_of(scores), _sizing_strategy(bench)
+    evidence, strategy = Evidence.from_scores(scores), _sizing_strategy(bench)
     fitting = [(way, kept) for way in bench.shrinks if (kept := bench.propose(strategy, evidence, way))]
     if not fitting:
         raise UserError(

@@ -11,7 +11,7 @@ from probescale.probing.probe import probe
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
 from probescale.probing.stitched import Prober
-from probescale.selection.search import all_subsets, beam_search, beam_width
+from probescale.selection.search import beam_search, beam_width, enumerate_subsets
 from probescale.selection.strategies import STRATEGIES, Reads
 from probescale.tasks.sampling import sample
 from probescale.utils.progress import console
@@ -50,12 +50,12 @@ def _probe_subnetworks(bench: Workbench, needs: set[Reads]) -> Prober:
     """Probe the subnetworks that the strategies choose among, wired as they are after the cut."""
     loaded, passes = bench.loaded, bench.config.selection.passes
     layers, most = loaded.layers, bench.most_layers()
-    structure = bench.structure.also(loaded.family.fixed(loaded.model.config))
+    structure = bench.structure.with_kept(loaded.family.fixed(loaded.model.config))
     prober = Prober(loaded, bench.task, bench.config)
     if "blocks" in needs:
         prober.score(all_contiguous_blocks(layers, layers, structure.keep))
     if "all subsets" in needs:
-        prober.score(all_subsets(layers, most, passes, structure))
+        prober.score(enumerate_subsets(layers, most, passes, structure))
     if "search" in needs:
         width = beam_width(layers, most, passes, structure)
         console.print(f"searching with a beam of {width}: at most {passes:g} passes through the model")

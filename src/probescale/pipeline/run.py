@@ -18,7 +18,7 @@ from probescale.pipeline.tournament import Tournament, hold_tournament
 from probescale.pipeline.workbench import Workbench, prepare
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import RunResult
-from probescale.selection.evidence import evidence_of, together
+from probescale.selection.evidence import Evidence, combine_scores
 from probescale.selection.result import Selection
 from probescale.utils.resources import report_shortage
 
@@ -43,7 +43,9 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, shared: 
         original = evaluator.evaluate_original()
         tournament = None
         if bench.strategy.reads == "tournament":
-            tournament = hold_tournament(bench, evaluator, shrinks, evidence_of(scores), work / "tournament.json")
+            tournament = hold_tournament(
+                bench, evaluator, shrinks, Evidence.from_scores(scores), work / "tournament.json"
+            )
             evaluator = evaluator.with_shrink(tournament.winner.shrink)
         chosen, *others = select_all(bench, scores, evaluator.shrink, tournament)
         subnetwork = evaluator.evaluate(chosen.strategy, chosen.kept, original, hold=lambda _: True)
@@ -57,7 +59,7 @@ def select_all(
     bench: Workbench, scores: ProbeScores, shrink: ShrinkPlan, tournament: Tournament | None = None
 ) -> list[Selection]:
     """The choice of the run's own strategy, then those of the strategies that it is compared with."""
-    evidence, resamples = together([scores], [1.0])
+    evidence, resamples = combine_scores([scores], [1.0])
     if tournament:
         evidence = replace(evidence, tournament=tournament.ranking)
     chosen, *others = (bench.select(name, evidence, shrink, resamples) for name in bench.strategies)

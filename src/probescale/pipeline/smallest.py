@@ -131,8 +131,8 @@ def _search(
 def _candidates(bench: Workbench, scores: ProbeScores, shrink: ShrinkPlan) -> dict[int, Selection]:
     """The strategy's choice at every number of layers that the structure allows; and all layers."""
     parameters, name, structure = bench.shrinker.count_parameters(shrink), bench.strategies[0], bench.structure
-    evidence, every = evidence_of(scores), tuple(parameters.all_layers)
-    sizes = structure.also(parameters.fixed).sizes(scores.layers)
+    evidence, every = Evidence.from_scores(scores), tuple(parameters.all_layers)
+    sizes = structure.with_kept(parameters.fixed).sizes(scores.layers)
     smaller = {
         k: select(
             evidence,

@@ -28,7 +28,7 @@ from probescale.selection.evidence import Evidence
 from probescale.selection.result import Selection
 from probescale.selection.select import largest_k, select, select_subset
 from probescale.selection.strategies import STRATEGIES, Strategy
-from probescale.selection.structure import Structure, structure_of
+from probescale.selection.structure import Structure
 from probescale.tasks.task import Task, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
 from probescale.utils.files import write_json
@@ -59,7 +59,7 @@ class Workbench:
 
     @property
     def structure(self) -> Structure:
-        return structure_of(self.config.selection)
+        return Structure.from_config(self.config.selection)
 
     @property
     def strategy(self) -> Strategy:

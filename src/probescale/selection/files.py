@@ -14,7 +14,7 @@ from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
 from probescale.selection.budget import Budget, Unit
 from probescale.selection.constraints import Constraints
-from probescale.selection.evidence import together
+from probescale.selection.evidence import combine_scores
 from probescale.selection.result import Selection
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
@@ -74,7 +74,7 @@ def select_from_files(
     if weighing.changes_layer_scores:
         strategy = _strategy_by_layer_scores(strategy)
     tasks = [_reweighed(load_scores(path), weighing) for path in paths]
-    evidence, resamples = together(tasks, _task_weights(weighing.tasks, [task.task for task in tasks]))
+    evidence, resamples = combine_scores(tasks, _task_weights(weighing.tasks, [task.task for task in tasks]))
     parameters, costs = tasks[0].parameters, {}
     if counted:
         parameters, costs = counted.count(evidence.layers, budget)
@@ -101,8 +101,8 @@ def parse_weights(words: Sequence[str], field: str, what: str) -> dict[str, floa
 
 
 def _reweighed(scores: ProbeScores, weighing: Weighing) -> ProbeScores:
-    weighted = scores.weighted(weighing.probes) if weighing.probes else scores
-    return weighted.credited(weighing.metric, weighing.contribution)
+    weighted = scores.with_weights(weighing.probes) if weighing.probes else scores
+    return weighted.with_metric(weighing.metric, weighing.contribution)
 
 
 def _strategy_by_layer_scores(strategy: str | None) -> str:

@@ -68,7 +68,7 @@ def explorer_entry(
     """One model on one task, to explore: its probes, and what every strategy with enough evidence would keep."""
     probed = scores.subnetworks
     expected = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
-    evidence = evidence_of(scores)
+    evidence = Evidence.from_scores(scores)
     if STRATEGIES[strategy].reads == "tournament":  # which was held at this size alone
         evidence = replace(evidence, tournament=(kept,))
     methods = [
