@@ -13,10 +13,14 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from helpers.data import TinyTask, labelled_rows, write_csv
+
+if TYPE_CHECKING:
+    from helpers.proofs import ProofServer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,12 +30,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def quick_proofs() -> Iterator[None]:
+def quick_proofs() -> Iterator[ProofServer]:
     """Prove cut models in forks of one process with the libraries loaded (helpers/proofs.py)."""
     from helpers.proofs import forked_proofs
 
-    with forked_proofs():
-        yield
+    with forked_proofs() as server:
+        yield server
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.killing import Change, attempt, facts
+from helpers.killing import Change, read_contents, run_forked
 from helpers.sweeps import sweep
 from probescale.cli import app
 from probescale.deploy.export import export
@@ -46,90 +46,90 @@ def settings(model_folder, task_files):
     )
 
 
-def tried(settings):
-    """The same, with short trainings before the choice."""
+def with_tournament(settings):
+    """The same settings, with short trainings of candidates before the selection."""
     selection = settings.selection.model_copy(update={"strategy": "tried", "trial": 100})
     return settings.model_copy(update={"selection": selection})
 
 
-class Place:
-    """A folder of its own for some work and the cache."""
+class Sandbox:
+    """A folder with an output folder and a cache for one piece of work."""
 
     def __init__(self, root: Path, work: Callable[[Path], object]) -> None:
-        self.root, self.work, self.out = root, work, root / "made" / "out"
+        self.root, self.work, self.out = root, work, root / "outputs" / "out"
         self.out.parent.mkdir(parents=True)
 
-    def go(self, kill_at: int | None = None) -> tuple[int, list[Change]]:
-        return attempt(self._work, self.root, self.root.with_suffix(".log"), kill_at)
+    def run(self, kill_at: int | None = None) -> tuple[int, list[Change]]:
+        return run_forked(self._work, self.root, self.root.with_suffix(".log"), kill_at)
 
     def _work(self) -> None:
         os.environ["PROBESCALE_CACHE"] = str(self.root / "cache")
         checkpoints.SECONDS_BETWEEN = checkpoints.SECONDS_AT_END = 0  # this process is a fork: nobody else sees it
         self.work(self.out)
 
-    def check(self, whole: dict[str, object]) -> None:
-        """It is complete and the same, and nothing else is left."""
-        assert facts(self.out) == whole
+    def check(self, complete: dict[str, object]) -> None:
+        """Assert that the output is complete and equal, and that nothing else is left."""
+        assert read_contents(self.out) == complete
         assert [path.name for path in self.out.parent.iterdir()] == ["out"]
 
 
 @pytest.fixture(scope="module", params=WORKS)
-def unharmed(request, tmp_path_factory, settings, model_folder):
-    """Some work, how it changes files, and what it gives."""
+def undisturbed(request, tmp_path_factory, settings, model_folder, quick_proofs):
+    """A piece of work, the changes it makes to files, and its output."""
     works = {
         "run": lambda out: pipeline.run(settings, out),
-        "tried": lambda out: pipeline.run(tried(settings), out),
+        "tried": lambda out: pipeline.run(with_tournament(settings), out),
         "extract": lambda out: cut_to_folder(str(model_folder("bert")), (2, 3), out),
         "export": lambda out: export(str(model_folder("bert")), out, int8=True),
     }
-    works["extract"](tmp_path_factory.mktemp("first") / "out")  # starts what proofs run in, for all forks
-    place = Place(tmp_path_factory.mktemp("unharmed") / "place", works[request.param])
-    code, changes = place.go()
+    quick_proofs.start()  # for all forks
+    sandbox = Sandbox(tmp_path_factory.mktemp("undisturbed") / "sandbox", works[request.param])
+    code, changes = sandbox.run()
     assert code == 0
-    return place.work, changes, facts(place.out)
+    return sandbox.work, changes, read_contents(sandbox.out)
 
 
-def test_work_that_is_killed_again_and_again_ends_with_the_same_numbers(unharmed, tmp_path):
-    work, changes, whole = unharmed
-    place, rng = Place(tmp_path / "place", work), random.Random(5)
+def test_work_killed_twice_resumes_to_the_same_output(undisturbed, tmp_path):
+    work, changes, complete = undisturbed
+    sandbox, rng = Sandbox(tmp_path / "sandbox", work), random.Random(5)
     for _ in range(2):
-        code, _ = place.go(kill_at=rng.randint(2, len(changes) // 2))
+        code, _ = sandbox.run(kill_at=rng.randint(2, len(changes) // 2))
         assert code == -signal.SIGKILL
-    assert place.go()[0] == 0
-    place.check(whole)
+    assert sandbox.run()[0] == 0
+    sandbox.check(complete)
 
 
-def points_in(changes: list[Change]) -> list[int]:
-    """Every boundary, and seeded random points."""
-    boundaries = {number + 1 for number, change in enumerate(changes, 1) if change.boundary and number < len(changes)}
-    return sorted(boundaries | set(random.Random(0).sample(range(1, len(changes) + 1), min(POINTS, len(changes)))))
+def choose_kills(changes: list[Change]) -> list[int]:
+    """The change after every one that completes a file, and PROBESCALE_KILLS random ones."""
+    after = {number + 1 for number, change in enumerate(changes, 1) if change.completes and number < len(changes)}
+    return sorted(after | set(random.Random(0).sample(range(1, len(changes) + 1), min(POINTS, len(changes)))))
 
 
-def tell(done: list[Change]) -> None:
+def print_kill(done: list[Change]) -> None:
     print(f"killed before {done[-1].kind.removeprefix('os.')} {done[-1].path}", flush=True)
 
 
 @pytest.mark.timeout(3 * 3600)
 @pytest.mark.long
-def test_killed_at_every_boundary_and_at_random_points(unharmed, tmp_path):
-    """A killed process has lost nothing that was complete, and left nothing that looks so."""
-    work, changes, whole = unharmed
-    for point in points_in(changes):
-        place = Place(tmp_path / f"at-{point}", work)
-        code, done = place.go(kill_at=point)
+def test_work_killed_after_any_file_resumes_to_the_same_output(undisturbed, tmp_path):
+    """A kill loses no complete file and leaves no partial one under a final name."""
+    work, changes, complete = undisturbed
+    for point in choose_kills(changes):
+        sandbox = Sandbox(tmp_path / f"at-{point}", work)
+        code, done = sandbox.run(kill_at=point)
         assert code == -signal.SIGKILL
-        tell(done)
-        if place.out.exists() and not (place.out / INNER).exists():
-            assert facts(place.out) == whole
+        print_kill(done)
+        if sandbox.out.exists() and not (sandbox.out / INNER).exists():
+            assert read_contents(sandbox.out) == complete
             continue
-        assert place.go()[0] == 0
-        place.check(whole)
+        assert sandbox.run()[0] == 0
+        sandbox.check(complete)
 
 
 @pytest.mark.timeout(3 * 3600)
 @pytest.mark.long
-def test_probe_killed_at_every_boundary_and_at_random_points(settings, tmp_path):
-    """Scores and figures are three files: each of them is whole or not there."""
+def test_probe_killed_after_any_file_resumes_to_the_same_scores(settings, tmp_path):
+    """Scores and figures are three files: each is complete or absent."""
     config = tmp_path / "config.yaml"
     config.write_text(to_yaml(settings))
 
@@ -137,16 +137,16 @@ def test_probe_killed_at_every_boundary_and_at_random_points(settings, tmp_path)
         sys.argv = ["probescale", "probe", str(config), "--out", str(out / "scores.json")]
         app(standalone_mode=False)
 
-    unharmed = Place(tmp_path / "unharmed", work)
-    code, changes = unharmed.go()
+    undisturbed = Sandbox(tmp_path / "undisturbed", work)
+    code, changes = undisturbed.run()
     assert code == 0
-    whole = facts(unharmed.out)
-    for point in points_in(changes):
-        place = Place(tmp_path / f"at-{point}", work)
-        code, done = place.go(kill_at=point)
+    complete = read_contents(undisturbed.out)
+    for point in choose_kills(changes):
+        sandbox = Sandbox(tmp_path / f"at-{point}", work)
+        code, done = sandbox.run(kill_at=point)
         assert code == -signal.SIGKILL
-        tell(done)
-        there = {name: said for name, said in facts(place.out).items() if not name.endswith(".tmp")}
-        assert there == {name: whole[name] for name in there}
-        assert place.go()[0] == 0
-        place.check(whole)
+        print_kill(done)
+        present = {name: contents for name, contents in read_contents(sandbox.out).items() if not name.endswith(".tmp")}
+        assert present == {name: complete[name] for name in present}
+        assert sandbox.run()[0] == 0
+        sandbox.check(complete)

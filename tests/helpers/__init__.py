@@ -1,1 +1,1 @@
-"""What tests are made of: tiny models, small data, ways to disturb a run."""
+"""Tiny models, small data, fast processes and fault injection for the tests."""

@@ -1,4 +1,7 @@
-"""Work in a forked process that kills itself at a chosen change of its files: every state that kill -9 can leave."""
+"""Run work in a forked process that kills itself just before a chosen change of its files.
+
+Killing before every change in turn gives every state of the files that `kill -9` can leave.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,24 @@ TIMES = ("seconds", "milliseconds", "speedup", "command")
 
 @dataclass(frozen=True)
 class Change:
-    """Of a file or folder: what is done, and to which of them."""
+    """One change of a file or folder: the audit event, and the path below the watched folder."""
 
     kind: str
-    path: str  # the new name of a renamed one
+    path: str  # of a rename, the new name
 
     @property
-    def boundary(self) -> bool:
-        """Something became complete."""
+    def completes(self) -> bool:
+        """Whether this change gives a complete file or folder its final name."""
         return self.kind == "os.rename" and not self.path.endswith(".tmp")
 
 
-def attempt(work: Callable[[], object], root: Path, log: Path, kill_at: int | None = None) -> tuple[int, list[Change]]:
-    """The exit code (negative: the signal), and the changes below the root; before the last of them it was killed."""
+def run_forked(
+    work: Callable[[], object], root: Path, log: Path, kill_at: int | None = None
+) -> tuple[int, list[Change]]:
+    """Run work in a fork; give its exit code (negative: a signal) and its changes below root.
+
+    `kill_at` is the number of the change, from 1, before which the fork kills itself.
+    """
     log.unlink(missing_ok=True)
     if child := os.fork():
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -40,7 +48,7 @@ def attempt(work: Callable[[], object], root: Path, log: Path, kill_at: int | No
         _watch(root, os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND), kill_at)
         work()
         os._exit(0)
-    except BaseException:  # a forked test must not go on as one
+    except BaseException:  # a forked test must not continue as one
         traceback.print_exc()
     finally:
         os._exit(1)
@@ -49,9 +57,9 @@ def attempt(work: Callable[[], object], root: Path, log: Path, kill_at: int | No
 def _watch(root: Path, log: int, kill_at: int | None) -> None:
     seen = 0
 
-    def hook(event: str, given: tuple[Any, ...]) -> None:
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
         nonlocal seen
-        path = _changed(event, given)
+        path = _changed(event, arguments)
         if path is None or not path.startswith(f"{root}/"):
             return
         seen += 1
@@ -62,28 +70,29 @@ def _watch(root: Path, log: int, kill_at: int | None) -> None:
     sys.addaudithook(hook)
 
 
-def _changed(event: str, given: tuple[Any, ...]) -> str | None:
-    """The path that an event of Python's is about to change."""
+def _changed(event: str, arguments: tuple[Any, ...]) -> str | None:
+    """The path that a Python audit event is about to change, or None."""
     if event == "open":
-        path, mode, flags = given
+        path, mode, flags = arguments
         writes = flags & (os.O_WRONLY | os.O_RDWR) if isinstance(flags, int) else set(mode or "") & set("wax+")
         return os.fsdecode(path) if writes and isinstance(path, str | bytes | os.PathLike) else None
     if event not in CHANGES:
         return None
-    path = given[1] if event == "os.rename" else given[0]
+    path = arguments[1] if event == "os.rename" else arguments[0]
     return os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else None
 
 
-def facts(folder: Path) -> dict[str, Any]:
-    """What every file of a run says, but how long it took."""
-    return {str(path.relative_to(folder)): _said(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+def read_contents(folder: Path) -> dict[str, Any]:
+    """The contents of every file in a folder, without times."""
+    return {str(path.relative_to(folder)): _contents(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def _said(path: Path) -> object:
+def _contents(path: Path) -> object:
+    """JSON as it is, other files as a hash, None for reports."""
     if path.suffix == ".json":
         return _without_times(json.loads(path.read_text()))
     if path.name.startswith("report.") or path.name == "README.md":
-        return None  # they tell the times, too; their figures stand in the other files
+        return None  # reports state times; their figures are in the other files
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -1,20 +1,25 @@
-"""Proofs in forks of one process that has the stock libraries loaded: as new as a fresh one, and much faster."""
+"""Proofs in forks of one process that has the stock libraries loaded.
+
+A fork is as clean as a fresh process, and much faster: most of a proof's time is the import of transformers.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+from filelock import FileLock
 
 from probescale.models.proof import child, comparison
 
-# A process that has stock libraries loaded and nothing of ours; every proof gets a fork of it, as new as a fresh one.
-STOCK = """
+# The server's program: it loads stock libraries and nothing of ProbeScale, then forks once per line that it reads.
+PROGRAM = """
 import os, sys, traceback
 import safetensors.torch, torch, transformers
 transformers.AutoTokenizer, transformers.BertForSequenceClassification, transformers.PreTrainedTokenizerFast
@@ -35,25 +40,42 @@ for line in sys.stdin:
 """
 
 
+class ProofServer:
+    """Runs proofs one at a time, for this process and for forks of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._lock = folder / "proofs.lock"
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start the server's process unless it runs. Call it before a fork: the fork uses the same one."""
+        if self._process is None:
+            self._process = subprocess.Popen([sys.executable, "-c", PROGRAM], stdin=PIPE, stdout=PIPE, text=True)
+        return self._process
+
+    def prove(self, scratch: str) -> subprocess.CompletedProcess[str]:
+        """Do what `comparison.run_child` does, in a fork of the server."""
+        process = self.start()
+        assert process.stdin
+        assert process.stdout
+        with FileLock(self._lock):  # a new lock each time: forks must not share it
+            process.stdin.write(f"{scratch}\t{comparison.LAUNCHER}\t{child.__file__}\n")
+            process.stdin.flush()
+            code = int(process.stdout.readline())
+        errors = Path(scratch, "stderr")
+        return subprocess.CompletedProcess([], code, "", errors.read_text() if errors.exists() else "")
+
+    def stop(self) -> None:
+        if self._process:
+            self._process.kill()
+            self._process.wait()
+
+
 @contextmanager
-def forked_proofs() -> Iterator[None]:
-    """Most of a proof's time is the import of transformers: tests of the command line pay for it, others need not."""
-    server: subprocess.Popen[str] | None = None
-
-    def run_forked(scratch: str) -> subprocess.CompletedProcess[str]:
-        nonlocal server
-        server = server or subprocess.Popen([sys.executable, "-c", STOCK], stdin=PIPE, stdout=PIPE, text=True)
-        assert server.stdin
-        assert server.stdout
-        server.stdin.write(f"{scratch}\t{comparison.LAUNCHER}\t{child.__file__}\n")
-        server.stdin.flush()
-        code = int(server.stdout.readline())
-        said = Path(scratch, "stderr")
-        return subprocess.CompletedProcess([], code, "", said.read_text() if said.exists() else "")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparison, "run_child", run_forked)
-        yield
-    if server:
-        server.kill()
-        server.wait()
+def forked_proofs() -> Iterator[ProofServer]:
+    """Replace the fresh process of every proof by a fork of the server."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        server = ProofServer(Path(folder))
+        patch.setattr(comparison, "run_child", server.prove)
+        yield server
+        server.stop()

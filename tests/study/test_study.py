@@ -17,7 +17,7 @@ import psutil
 import pytest
 from ruamel.yaml import YAML
 
-from helpers.studies import settings
+from helpers.studies import forked_workers, settings
 from probescale.study.cells import build_study
 from probescale.study.folder import StudyFolder
 from probescale.study.report import write_study_report
@@ -32,6 +32,14 @@ def rows_of(folder):
     times = ("seconds", "milliseconds", "speedup")
     with (folder / "results.csv").open() as file:
         return [{key: value for key, value in row.items() if key not in times} for row in csv.DictReader(file)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_workers(quick_proofs):
+    """Run the jobs of studies in forks; tests that start `probescale study` itself have real processes."""
+    quick_proofs.start()
+    with forked_workers():
+        yield
 
 
 @pytest.fixture(scope="module")
