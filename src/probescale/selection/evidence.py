@@ -20,7 +20,7 @@ class Evidence:
     """Measurements of one model. The relevance is always known; the rest only where a strategy needs it."""
 
     relevance: Sequence[float]  # R_{l,T} of every layer (Eq. 1)
-    below: float | None = None  # relevance of the embeddings
+    embeddings_relevance: float | None = None  # relevance of the embeddings
     influence: Sequence[float] | None = None  # 1 - cos of a layer's input and output
     angles: Sequence[Sequence[float]] | None = None  # (L + 1, L + 1) between the states at two places
     subnetworks: Mapping[Subset, float] = field(default_factory=dict)  # what probes find at the end of these
