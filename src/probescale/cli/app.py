@@ -1,4 +1,4 @@
-"""The program itself: its commands are in the modules beside it."""
+"""The typer application that the command modules add to."""
 
 from __future__ import annotations
 

@@ -9,7 +9,9 @@ import typer
 from probescale.cli.app import app
 from probescale.cli.options import Json, show
 
-cache = typer.Typer(no_args_is_help=True, help="What is kept on disk between runs: representations, fetched packages.")
+cache = typer.Typer(
+    no_args_is_help=True, help="What is kept on disk between runs: representations, downloaded packages."
+)
 app.add_typer(cache, name="cache")
 
 
@@ -24,9 +26,9 @@ def cache_list(as_json: Json = False) -> None:
 
 @cache.command("clear")
 def cache_clear(
-    older_than: Annotated[float, typer.Option(min=0, help="Only what was not used for so many days.")] = 0,
+    older_than: Annotated[float, typer.Option(min=0, help="Only entries that were not used for this many days.")] = 0,
 ) -> None:
-    """Remove entries. What another process is computing stays."""
+    """Remove entries, except those that another process is computing."""
     from probescale.utils.cache import remove_entries
     from probescale.utils.files import format_size
 

@@ -17,7 +17,7 @@ def calibrate(
     measured: Annotated[
         list[Path], typer.Argument(help="Run folders or metrics.json; or CSV files with the columns layers, value.")
     ],
-    out: Annotated[Path | None, typer.Option(help="Write the scores with these weights here.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the scores with the learned weights here.")] = None,
     as_json: Json = False,
 ) -> None:
     """Learn the probes' weights w(p,T) from evaluated subnetworks; says how well they predict others."""

@@ -13,16 +13,19 @@ from probescale.cli.options import Json, Overwrite, Revision, quick_imports, sho
 
 @app.command()
 def doctor(
-    model: Annotated[str, typer.Argument(help="Folder, GGUF file, hub name, or a well-known name as roberta-large.")],
+    model: Annotated[
+        str, typer.Argument(help="Folder, GGUF file, hub name, or a well-known name such as roberta-large.")
+    ],
     prove: Annotated[
-        bool, typer.Option("--prove", help="Cut a tiny model of the same build in every way, and prove every cut.")
+        bool,
+        typer.Option("--prove", help="Cut a tiny model of the same architecture in many ways, and prove every cut."),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Also write the configuration to start from here.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the configuration to this file.")] = None,
     overwrite: Overwrite = False,
     revision: Revision = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether and how a model is supported: layers, parameters, heads, what would not work, a config to start."""
+    """Say whether and how a model is supported: layers, parameters, heads, limits, a configuration to start from."""
     from probescale.utils.files import check_output_file, write_text
 
     if out:

@@ -23,14 +23,12 @@ def extract(
     ] = None,
     heads: Annotated[
         int | None,
-        typer.Option(help="Attention heads that every layer keeps, the best by --scores.", show_default="all"),
+        typer.Option(help="Number of attention heads that every layer keeps, chosen by --scores.", show_default="all"),
     ] = None,
     scores: Annotated[
-        Path | None, typer.Option(help="scores.json of the whole model, with its heads probed.", show_default=False)
+        Path | None, typer.Option(help="scores.json of the uncut model, with probed heads.", show_default=False)
     ] = None,
-    encoder_only: Annotated[
-        bool, typer.Option("--encoder-only", help="Leave the decoder out (T5, mT5): an encoder alone.")
-    ] = False,
+    encoder_only: Annotated[bool, typer.Option("--encoder-only", help="Drop the decoder (T5, mT5).")] = False,
     revision: Revision = None,
     allow_pickle: AllowPickle = False,
     overwrite: Overwrite = False,

@@ -22,7 +22,7 @@ class Listing(str, Enum):
 
 @app.command("list")
 def list_(what: Annotated[Listing, typer.Argument(help="What to list.", show_default=False)]) -> None:
-    """List what can be named in a configuration."""
+    """List the names that a configuration can use."""
     from probescale.report.listing import listing_table
 
     show(listing_table(what.value).rich())

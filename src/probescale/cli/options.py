@@ -14,19 +14,19 @@ import typer
 Config = Annotated[Path, typer.Argument(help="YAML file; configs/ has examples.", show_default=False)]
 Set = Annotated[
     list[str],
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, as selection.k=4. Repeatable."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as selection.k=4. Repeatable."),
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Budgets = Annotated[
     list[str],
-    typer.Option(help="82M parameters, 23% of them, 5x fewer, 12GFLOPs, 150MB, 20ms. Repeatable: all of them hold."),
+    typer.Option(help="82M parameters, 23% of them, 5x fewer, 12GFLOPs, 150MB, 20ms. Repeatable: all of them apply."),
 ]
-Length = Annotated[int, typer.Option(min=1, help="Tokens of a text, for GFLOPs and ms.")]
-BatchSize = Annotated[int, typer.Option(min=1, help="Texts in a batch, for ms.")]
+Length = Annotated[int, typer.Option(min=1, help="Tokens per text, for GFLOPs and ms.")]
+BatchSize = Annotated[int, typer.Option(min=1, help="Texts per batch, for ms.")]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")]
 AllowPickle = Annotated[
-    bool, typer.Option("--allow-pickle", help="Read weights from a pickle; only if you trust where they come from.")
+    bool, typer.Option("--allow-pickle", help="Read weights from a pickle; only if you trust their source.")
 ]
 
 
@@ -40,7 +40,7 @@ def show(what: object) -> None:
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
-    """The libraries make half a million objects that stay: looking for garbage among them takes a second."""
+    """The libraries create half a million permanent objects: garbage collection among them takes a second."""
     gc.disable()
     try:
         yield

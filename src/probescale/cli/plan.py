@@ -35,15 +35,15 @@ class HeadName(str, Enum):
 
 @app.command()
 def plan(
-    model: Annotated[str, typer.Argument(help="Folder, GGUF file, hub name, or a well-known name as roberta-large.")],
+    model: Annotated[
+        str, typer.Argument(help="Folder, GGUF file, hub name, or a well-known name such as roberta-large.")
+    ],
     budget: Budgets = [],  # noqa: B006
-    head: Annotated[HeadName, typer.Option(help="What the model answers; lm: next or hidden tokens.")] = HeadName.none,
+    head: Annotated[HeadName, typer.Option(help="What the model predicts; lm: next or masked tokens.")] = HeadName.none,
     classes: Annotated[int, typer.Option(min=2, help="Number of labels of the head.")] = 2,
     length: Annotated[
         int | None,
-        typer.Option(
-            min=1, help="Tokens of a text, for GFLOPs and ms.", show_default="128, or what the model can take"
-        ),
+        typer.Option(min=1, help="Tokens per text, for GFLOPs and ms.", show_default="128, or the model's maximum"),
     ] = None,
     batch_size: BatchSize = 1,
     dtype: Annotated[Dtype, typer.Option(help="How weights are stored, for megabytes.")] = Dtype.float32,
@@ -51,7 +51,7 @@ def plan(
     revision: Revision = None,
     as_json: Json = False,
 ) -> None:
-    """Show what every number of layers would cost; needs the config alone, no weights."""
+    """Show what every number of layers would cost; needs only the config, no weights."""
     from probescale.models.facts import built_in_facts
     from probescale.report.plan import plan_facts, plan_table
     from probescale.selection.budget import parse_budget

@@ -23,10 +23,14 @@ class Credit(str, Enum):
 def select(
     scores: Annotated[
         list[Path],
-        typer.Argument(help="scores.json, or a CSV with the columns layer, probe, score; several: one task each."),
+        typer.Argument(
+            help="scores.json, or a CSV with the columns layer, probe, score; several files: one task each."
+        ),
     ],
     budget: Budgets = [],  # noqa: B006
-    k: Annotated[int | None, typer.Option(help="Number of layers, instead of a budget; with one: at most.")] = None,
+    k: Annotated[
+        int | None, typer.Option(help="Number of layers, instead of a budget; with a budget: at most this many.")
+    ] = None,
     strategy: Annotated[
         str | None,
         typer.Option(
@@ -43,19 +47,19 @@ def select(
         int, typer.Option(min=1, help="Smallest distance between two kept layers; 1: any.", rich_help_panel=STRUCTURE)
     ] = 1,
     neighbours: Annotated[
-        bool, typer.Option("--neighbours", help="Keep neighbouring layers only.", rich_help_panel=STRUCTURE)
+        bool, typer.Option("--neighbours", help="Keep contiguous layers only.", rich_help_panel=STRUCTURE)
     ] = False,
     weight: Annotated[
         list[str],
         typer.Option(
-            metavar="PROBE=W", help="w(p,T) of Eq. 1; else as in SCORES. Repeatable.", rich_help_panel=WEIGHING
+            metavar="PROBE=W", help="w(p,T) of Eq. 1; by default as in SCORES. Repeatable.", rich_help_panel=WEIGHING
         ),
     ] = [],  # noqa: B006
     task_weight: Annotated[
         list[str],
         typer.Option(
             metavar="TASK=W",
-            help="Of several SCORES: how much a task counts. Repeatable.",
+            help="Weight of a task, with several SCORES. Repeatable.",
             rich_help_panel=WEIGHING,
         ),
     ] = [],  # noqa: B006
@@ -68,12 +72,14 @@ def select(
     contribution: Annotated[
         Credit | None,
         typer.Option(
-            help="Credit a layer with its score, or with what it adds to the one below.", rich_help_panel=WEIGHING
+            help="A layer counts with its score, or with what it adds to the layer below.", rich_help_panel=WEIGHING
         ),
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option(help="Count from this model's config: for CSV scores, GFLOPs, MB and ms.", rich_help_panel=COSTS),
+        typer.Option(
+            help="Count costs from this model's config: for CSV scores, GFLOPs, MB and ms.", rich_help_panel=COSTS
+        ),
     ] = None,
     classes: Annotated[
         int, typer.Option(min=2, help="Number of labels of the head, with --model.", rich_help_panel=COSTS)

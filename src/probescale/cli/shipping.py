@@ -29,14 +29,14 @@ Model = Annotated[str, typer.Argument(help="Run folder, model folder, folder of 
 def export(
     model: Model,
     to: Annotated[str, typer.Option(help="Format; see `probescale list exporters`.")] = "onnx",
-    int8: Annotated[bool, typer.Option("--int8", help="Weights as 8-bit numbers: smaller and faster on CPUs.")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="8-bit weights: smaller, and faster on CPUs.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder to write.", show_default="MODEL-FORMAT, MODEL-int8")] = None,
     tolerance: Annotated[
-        float, typer.Option(min=0, max=1, help="What the task's metric may lose, as a share: 0.01 is a point.")
+        float, typer.Option(min=0, max=1, help="Largest loss of the task's metric: 0.01 is one point.")
     ] = 0.01,
     overwrite: Overwrite = False,
 ) -> None:
-    """Write a model in another format, such as ONNX; it is compared with the PyTorch model before it is kept."""
+    """Write a model in another format, such as ONNX, after comparing it with the PyTorch model."""
     with quick_imports():
         from probescale.deploy.export import export as write
         from probescale.deploy.tables import export_lines
@@ -48,15 +48,15 @@ def export(
 
 @app.command()
 def bench(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Folders or hub names, side by side.")],
-    batch_size: Annotated[list[int], typer.Option(min=1, help="Texts in a batch. Repeatable.")] = [1, 32],  # noqa: B006
-    length: Annotated[list[int], typer.Option(min=2, help="Tokens of a text. Repeatable.")] = [32, 128],  # noqa: B006
-    passes: Annotated[int, typer.Option(min=3, help="Passes that count, after three to warm up.")] = 20,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of each model.", show_default="all")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Also draw it, here as .svg and .png.")] = None,
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Folders or hub names to compare.")],
+    batch_size: Annotated[list[int], typer.Option(min=1, help="Texts per batch. Repeatable.")] = [1, 32],  # noqa: B006
+    length: Annotated[list[int], typer.Option(min=2, help="Tokens per text. Repeatable.")] = [32, 128],  # noqa: B006
+    passes: Annotated[int, typer.Option(min=3, help="Timed passes, after three for warm-up.")] = 20,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads per model.", show_default="all")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Also draw a figure: this name with .svg and .png.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Time models and formats side by side, in turn: latency, throughput, memory, size."""
+    """Compare models and formats: latency, throughput, memory, size."""
     from probescale.utils.files import check_output_file
 
     if figure:
@@ -89,19 +89,21 @@ class Shape(str, Enum):
 @app.command()
 def predict(
     model: Model,
-    file: Annotated[str, typer.Argument(help="A text a line, .csv, .tsv or .jsonl; -: standard input.")] = "-",
+    file: Annotated[str, typer.Argument(help="One text per line, .csv, .tsv or .jsonl; -: standard input.")] = "-",
     text: Annotated[str, typer.Option(help="Column or field of the text.")] = "text",
     pair: Annotated[str | None, typer.Option(help="Column or field of the second text.")] = None,
     format_: Annotated[
-        Shape | None, typer.Option("--format", help="How answers are written.", show_default="table, jsonl to a file")
+        Shape | None, typer.Option("--format", help="Output format.", show_default="table, jsonl to a file")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the answers here.", show_default="standard output")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the predictions here.", show_default="standard output")
+    ] = None,
     max_length: Annotated[
         int | None,
         typer.Option(min=2, help="Longest text in tokens; longer ones are cut.", show_default="as in training"),
     ] = None,
 ) -> None:
-    """Label texts, in their order and as they come; a line that is no good is named, the others go on."""
+    """Predict texts as a stream, in their order; invalid lines are reported, and the others continue."""
     from probescale.deploy.texts import detect_format, read_texts
     from probescale.utils.files import check_output_file
 
@@ -172,11 +174,11 @@ def _show(answers: list[Prediction]) -> None:
 @app.command()
 def push(
     model: Annotated[Path, typer.Argument(help="Run folder, or model folder.")],
-    repo: Annotated[str, typer.Argument(help="Where to, as owner/name.")],
+    repo: Annotated[str, typer.Argument(help="Repository on the hub: owner/name.")],
     private: Annotated[bool, typer.Option("--private", help="Make the repository private, if it is new.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would go up.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be uploaded.")] = False,
 ) -> None:
-    """Upload a model to the hub, card and all, as the account of `hf auth login`."""
+    """Upload a model and its card to the hub, with the account of `hf auth login`."""
     from probescale.deploy.push import files_of
     from probescale.deploy.push import push as upload
     from probescale.utils.files import format_size

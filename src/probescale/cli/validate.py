@@ -8,7 +8,7 @@ from probescale.cli.options import Config, Set, show
 
 @app.command()
 def validate(config: Config, set_: Set = []) -> None:  # noqa: B006
-    """Check the configuration of a run or a study and list every problem at once; nothing is computed or fetched."""
+    """Check the configuration of a run or a study and list every problem at once; computes and downloads nothing."""
     from probescale.pipeline.validate import load_config
     from probescale.study.cells import load_study
     from probescale.utils.yaml_files import read_yaml
