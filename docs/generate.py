@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import sys
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import typer
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
+import probescale
 from probescale.cli import app
 from probescale.config import RunConfig
 from probescale.study.settings import StudyConfig
@@ -112,6 +114,22 @@ def _option_default(value: object, shown: object) -> str:
     return f" Default: `{value}`." if value not in (None, False, (), []) and not callable(value) else ""
 
 
+def functions() -> str:
+    """The public functions with their signatures and docstrings."""
+    introduction = (
+        "`from probescale import run, load_config`: the public functions do what the commands of the same name do "
+        "(`cut` is `probescale extract`). `Settings` is a configuration, a mapping with the same keys, or the path of "
+        "a YAML file. Wrong input raises `UserError`."
+    )
+    sections = [NOTE, "# Python functions", introduction]
+    for name in probescale.__all__:
+        function = getattr(probescale, name)
+        if inspect.isfunction(function):
+            signature = str(inspect.signature(function)).replace("'", "")
+            sections += [f"## {name}", f"```text\n{name}{signature}\n```", inspect.getdoc(function) or ""]
+    return "\n\n".join(sections) + "\n"
+
+
 def modules() -> str:
     """The modules of every package, each with the first line of its docstring."""
     packages: dict[str, list[Path]] = {}
@@ -163,7 +181,12 @@ def main() -> None:
         counts()
         return
     stale = []
-    pages = {"configuration.md": configuration(), "cli.md": commands(), "modules.md": modules()}
+    pages = {
+        "configuration.md": configuration(),
+        "cli.md": commands(),
+        "python.md": functions(),
+        "modules.md": modules(),
+    }
     for name, text in pages.items():
         path = REFERENCE / name
         if "--check" not in sys.argv:
