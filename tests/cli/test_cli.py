@@ -1,4 +1,4 @@
-"""What a user sees when something is wrong: one message, exit code 2, no traceback, nothing half-written."""
+"""Errors on the command line: one message, exit code 2, no traceback, no partial output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def config(tmp_path, model_folder, task_files):
 
 
 def assert_refused(cli, path, tmp_path, *says):
-    """The run is refused with these words, and leaves nothing behind. `validate` says the same."""
+    """Assert that `run` and `validate` refuse the configuration with these words and write nothing."""
     before = sorted(tmp_path.iterdir())
     for command in (["run", path, "--out", tmp_path / "out"], ["validate", path]):
         found = cli(*command)
@@ -103,7 +103,7 @@ def test_a_budget_too_small(cli, config, tmp_path):
     assert_refused(cli, path, tmp_path, "selection.budget: 10K allows 10,000 parameters", "the smallest budget is")
 
 
-def test_more_layers_than_there_are(cli, config, tmp_path):
+def test_k_above_the_number_of_layers_is_refused(cli, config, tmp_path):
     assert_refused(cli, config(selection={"k": 9}), tmp_path, "selection.k: k=9, but the model has 4 layers")
 
 
@@ -143,7 +143,7 @@ def test_a_dev_file_of_one_row_and_one_class_is_enough(cli, config, tmp_path):
     assert cli("validate", config(task__dev={"source": str(data)})).code == 0
 
 
-def test_an_empty_mapping_is_no_configuration(cli, tmp_path):
+def test_an_empty_mapping_is_refused(cli, tmp_path):
     (tmp_path / "c.yaml").write_text("{}")
     found = cli("validate", tmp_path / "c.yaml")
     assert found.code == 2
@@ -156,7 +156,7 @@ def test_a_constant_text_column(cli, config, tmp_path):
     assert_refused(cli, path, tmp_path, "task.train: only 1 usable training rows")
 
 
-def test_local_data_is_checked_beside_a_remote_source(cli, config, task_files):
+def test_local_data_is_checked_although_the_model_is_remote(cli, config, task_files):
     path = config(task__train={"source": str(task_files.train), "text": "a"}, task__dev={"source": "owner/name"})
     assert "task.train.text" in cli("validate", path).err
 
@@ -169,7 +169,7 @@ def test_a_probe_with_too_little_data(cli, config, tmp_path):
 
 @pytest.mark.parametrize("out", ["FILE", "FILE/inside", "OTHER", "x" * 300])
 @pytest.mark.parametrize("command", ["run", "extract"])
-def test_places_where_no_folder_can_be_written(cli, config, tmp_path, model_folder, command, out):
+def test_unwritable_output_folders_are_refused(cli, config, tmp_path, model_folder, command, out):
     (tmp_path / "FILE").write_text("mine")
     (tmp_path / "OTHER").mkdir()
     (tmp_path / "OTHER" / "thesis.tex").write_text("mine")
@@ -194,7 +194,7 @@ def test_a_run_replaces_only_a_run(cli, config, tmp_path, name):
     assert (tmp_path / name / "thesis.tex").read_text() == "mine"
 
 
-def test_places_where_no_file_can_be_written(cli, config, tmp_path):
+def test_unwritable_output_files_are_refused(cli, config, tmp_path):
     paper = "layer,probe,score\n1,a,0.5\n"
     (tmp_path / "s.csv").write_text(paper)
     for command in (["probe", config()], ["select", tmp_path / "s.csv", "--k", "1"]):
@@ -244,7 +244,7 @@ def test_extract_of_layers_that_do_not_exist(cli, tmp_path, model_folder, keep, 
 
 
 @pytest.mark.parametrize("keep", ["3-1", "2,3-1", "1--3"])
-def test_layers_that_run_backwards(cli, tmp_path, model_folder, keep):
+def test_a_reversed_layer_range_is_refused(cli, tmp_path, model_folder, keep):
     found = cli("extract", model_folder("bert"), "--keep", keep, "--out", tmp_path / "out")
     assert found.code == 2
     assert "--keep" in found.err
@@ -256,7 +256,7 @@ def test_extract_to_the_root(cli, model_folder):
 
 
 @pytest.mark.slow
-def test_extract_writes_what_it_says(cli, tmp_path, model_folder):
+def test_extract_reports_what_it_writes(cli, tmp_path, model_folder):
     found = cli("extract", model_folder("mpnet"), "--keep", "1-2,4", "--out", tmp_path / "out")
     assert found.code == 0, found.err
     assert "kept layers 1-2, 4, dropped 3" in found.out
@@ -303,7 +303,7 @@ def test_the_scores_are_not_written_where_the_figure_goes(cli, config, tmp_path)
     assert {path.suffix for path in set(tmp_path.iterdir()) - before} <= {".yaml", ".csv"}
 
 
-def test_validate_says_when_all_is_well(cli, config):
+def test_validate_accepts_a_good_configuration(cli, config):
     found = cli("validate", config())
     assert (found.code, found.err) == (0, "")
     assert "no problems found" in found.out
@@ -327,7 +327,7 @@ def test_list(cli, what, words):
 
 
 def test_help_needs_no_heavy_import():
-    """`probescale --help` answers at once because nothing heavy is imported for it."""
+    """`probescale --help` is quick because it imports no heavy library."""
     script = "import sys; sys.argv = ['probescale', '--help']\nfrom probescale.cli import main\ntry: main()\nfinally: "
     script += (
         "print(sorted({'torch', 'transformers', 'sklearn', 'datasets', 'pyarrow', 'pydantic'} & set(sys.modules)))"
@@ -385,7 +385,7 @@ def _more_layers(folder):
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_extract_of_what_is_broken_writes_nothing(cli, model_folder, tmp_path, spoil, says):
+def test_extract_of_a_broken_model_writes_nothing(cli, model_folder, tmp_path, spoil, says):
     shutil.copytree(model_folder("bert"), tmp_path / "model")
     spoil(tmp_path / "model")
     found = cli("extract", tmp_path / "model", "--keep", "1,2", "--out", tmp_path / "out")

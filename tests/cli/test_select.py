@@ -1,4 +1,4 @@
-"""`select` for several tasks and with structure, and `calibrate`: what they say and what they refuse."""
+"""`select` for several tasks and with structure, and `calibrate`: results and refused input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 
 def scores_csv(path, **probes):
-    """A file of scores, one list a probe."""
+    """Write a CSV file of scores from one list per probe."""
     rows = [f"{layer},{name},{score}" for name, row in probes.items() for layer, score in enumerate(row, 1)]
     path.write_text("\n".join(["layer,probe,score", *rows]) + "\n")
     return path
@@ -16,7 +16,7 @@ def scores_csv(path, **probes):
 
 @pytest.fixture
 def two_tasks(tmp_path):
-    """The first task lives in the first layers, the second in the last ones."""
+    """Scores of two tasks: one is best in the first layers, the other in the last."""
     first = scores_csv(tmp_path / "sentiment.csv", p=[0.9, 0.8, 0.2, 0.1, 0.1, 0.1])
     return first, scores_csv(tmp_path / "topic.csv", p=[0.1, 0.1, 0.1, 0.2, 0.8, 0.85])
 
@@ -88,7 +88,7 @@ def test_structure_on_the_command_line(cli, two_tasks):
         (["--strategy", "angular"], "how texts flow"),
     ],
 )
-def test_structures_that_cannot_be(cli, two_tasks, tmp_path, options, says):
+def test_impossible_structures_are_refused(cli, two_tasks, tmp_path, options, says):
     strategy = [] if "--strategy" in options else ["--strategy", "best_scores"]
     found = cli("select", two_tasks[0], "--k", 2, *strategy, *options, "--out", tmp_path / "out.json")
     assert found.code == 2
@@ -99,7 +99,7 @@ def test_structures_that_cannot_be(cli, two_tasks, tmp_path, options, says):
 
 @pytest.fixture
 def calibration(tmp_path):
-    """Two probes; what was measured is made of them with the weights 0.8 and 0.2."""
+    """Scores of two probes, and measurements that are their sum with the weights 0.8 and 0.2."""
     scores = scores_csv(tmp_path / "scores.csv", pos=[0.0, 1.0, 0.0], ner=[1.0, 0.0, 2.0])
     (tmp_path / "measured.csv").write_text('layers,value\n1,0.4\n2,0.7\n3,0.5\n"1,2",0.8\n1-3,1.0\n')
     return scores, tmp_path / "measured.csv"
@@ -134,7 +134,7 @@ def test_calibrate_learns_weights_and_writes_scores_that_carry_them(cli, calibra
         ("layers,value\n2-1,0.4\n", "runs backwards"),
     ],
 )
-def test_what_cannot_be_calibrated(cli, calibration, tmp_path, measured, says):
+def test_calibrate_refuses_bad_input(cli, calibration, tmp_path, measured, says):
     path = tmp_path / "wrong.csv"
     if measured is not None:
         path.write_text(measured)

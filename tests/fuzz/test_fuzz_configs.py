@@ -1,4 +1,4 @@
-"""Every field of every configuration, found in the models themselves: a new field is fuzzed as well."""
+"""Fuzz every field of every configuration; fields are read from the classes, so new ones are included."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from helpers.fuzzing import RNG, answered, fuzz, nonsense, spoilt
+from helpers.fuzzing import RNG, damaged, fuzz, nonsense, result_or_error
 from probescale.config import RunConfig
 from probescale.pipeline.validate import load_config
 from probescale.study.cells import load_study
@@ -26,7 +26,7 @@ Place = tuple[str | int, ...]
 
 
 def inner_models(annotation: Any) -> list[tuple[Place, type[BaseModel]]]:
-    """Sections in an annotation, and the step into them: none, or into a list."""
+    """The configuration classes in an annotation, each with the path step that leads into it."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [((), annotation)]
     step: Place = (0,) if getattr(annotation, "__origin__", None) is tuple else ()
@@ -46,7 +46,7 @@ FIELDS = fields_of(RunConfig) | fields_of(StudyConfig, ("study",))
 
 
 def edges(field: FieldInfo) -> list[Any]:
-    """Values on both sides of a field's bounds, and the names it knows."""
+    """Values on both sides of a field's bounds, and its allowed names."""
     bounds = [getattr(rule, name, None) for rule in field.metadata for name in ("ge", "gt", "le", "lt")]
     near = [
         value for bound in bounds if bound is not None for value in (bound, bound - 1, bound + 1, bound * 1.0000001)
@@ -60,7 +60,7 @@ def known_names(annotation: Any) -> list[str]:
 
 
 class Raw(str):
-    """YAML as it stands."""
+    """A string that YAML output leaves as it is."""
 
 
 TRICKS = [
@@ -82,7 +82,7 @@ TRICKS = [
 
 
 def flow(value: Any) -> str:
-    """YAML in one line, whatever is in it."""
+    """A value as YAML on one line."""
     if isinstance(value, Raw):
         return value
     if isinstance(value, dict):
@@ -95,7 +95,7 @@ def flow(value: Any) -> str:
 
 
 def put(raw: Any, path: Place, value: Any) -> None:
-    """Set it, on a way that is made where there is none."""
+    """Set a nested value, and create the sections on the way."""
     for key, following in pairwise(path):
         new: Any = [{}] if following == 0 else {}
         old = raw[0] if key == 0 else raw.get(key)
@@ -150,7 +150,7 @@ def test_every_section_is_found():
 @fuzz("fields of a run", 120, rng=RNG)
 def test_every_field_of_a_run(file, rng):
     path = written(file, document(base(), changes(rng)))
-    config = answered(lambda: load_config(path))
+    config = result_or_error(lambda: load_config(path))
     if config is not None:
         assert load_config(written(file, to_yaml(config))) == config
 
@@ -159,23 +159,23 @@ def test_every_field_of_a_run(file, rng):
 def test_every_field_of_a_study(file, rng):
     raw = base() | {"study": {"strategies": ["top_k"], "seeds": [0, 1]}}
     path = written(file, document(raw, changes(rng, study=True)))
-    answered(lambda: load_study(path))
+    result_or_error(lambda: load_study(path))
 
 
 @fuzz("assignments (--set)", 60, rng=RNG, odd=st.text(max_size=8))
 def test_assignments(file, rng, odd):
     words = [f"{'.'.join(str(part) for part in place)}={flow(value)}" for place, value in changes(rng)]
     path = written(file, document(base(), []))
-    answered(lambda: load_config(path, [*words, odd] if odd else words))
+    result_or_error(lambda: load_config(path, [*words, odd] if odd else words))
 
 
 @fuzz("configuration files", 30, rng=RNG)
-def test_spoilt_files(file, rng):
-    path = written(file, spoilt(rng, rng.choice(CONFIGS)))
-    answered(lambda: load_config(path))
-    answered(lambda: load_study(path))
+def test_damaged_files(file, rng):
+    path = written(file, damaged(rng, rng.choice(CONFIGS)))
+    result_or_error(lambda: load_config(path))
+    result_or_error(lambda: load_study(path))
 
 
 @fuzz("texts like YAML", 40, text=st.text(st.sampled_from("ab:-&*!?{}[]|>#%@`'\",. \n\t\0\x85\u2028é1~<"), max_size=40))
 def test_texts_that_look_like_yaml(file, text):
-    answered(lambda: load_config(written(file, text)))
+    result_or_error(lambda: load_config(written(file, text)))

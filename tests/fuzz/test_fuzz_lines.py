@@ -1,4 +1,4 @@
-"""What `predict` reads, and its answers: every line has one, or a fault of its own."""
+"""Fuzz the input of `predict`: every line gets a prediction or an error of its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import strategies as st
 
-from helpers.fuzzing import RNG, answered, fuzz, json_bytes, nonsense, spoilt
+from helpers.fuzzing import RNG, damaged, fuzz, json_bytes, nonsense, result_or_error
 from probescale.deploy.open_model import open_model
 from probescale.deploy.predict import predict_lines
 from probescale.deploy.texts import Format, Line, read_texts
@@ -42,9 +42,9 @@ def read(data: bytes, kind: Format, pair: str | None) -> list[Line]:
 
 @pytest.mark.parametrize("kind", FORMATS)
 @fuzz("what predict reads", 50, rng=RNG, pair=st.sampled_from([None, "pair"]))
-def test_spoilt_files(kind, rng, pair):
-    data = spoilt(rng, SOUND[kind])
-    check(answered(lambda: read(data, kind, pair)) or [])
+def test_damaged_files(kind, rng, pair):
+    data = damaged(rng, SOUND[kind])
+    check(result_or_error(lambda: read(data, kind, pair)) or [])
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -52,14 +52,14 @@ def test_spoilt_files(kind, rng, pair):
 def test_any_lines(kind, texts, pair):
     first = {"csv": ["text,pair"], "tsv": ["text\tpair"]}.get(kind, [])
     data = "\n".join([*first, *texts]).encode(errors="surrogatepass")
-    check(answered(lambda: read(data, kind, pair)) or [])
+    check(result_or_error(lambda: read(data, kind, pair)) or [])
 
 
 @fuzz("what predict reads", 50, rng=RNG)
 def test_any_json(rng):
     rows = [{name: nonsense(rng) for name in ("text", "pair")} for _ in range(rng.randint(0, 6))]
     rows = [row if rng.random() < 0.9 else nonsense(rng) for row in rows]
-    found = answered(lambda: read(b"\n".join(map(json_bytes, rows)), "jsonl", "pair"))
+    found = result_or_error(lambda: read(b"\n".join(map(json_bytes, rows)), "jsonl", "pair"))
     assert found is not None
     check(found)
     assert len(found) == len(rows)
@@ -71,11 +71,11 @@ def ready(request, model_folder):
 
 
 @fuzz("what predict answers", 15, texts=st.lists(TEXTS.filter(str.strip), min_size=1, max_size=4), pairs=st.booleans())
-def test_any_text_has_an_answer(ready, texts, pairs):
+def test_any_text_gets_a_prediction(ready, texts, pairs):
     rows = [{"text": text} | ({"pair": text[::-1]} if pairs else {}) for text in texts]
     data = "\n".join(map(json.dumps, rows)).encode()
     lines = read(data, "jsonl", "pair" if pairs else None)
-    answers = answered(lambda: list(predict_lines(ready, lines, 16)))
+    answers = result_or_error(lambda: list(predict_lines(ready, lines, 16)))
     if answers is None:
         assert pairs
         assert ready.kind is KINDS["tags"]

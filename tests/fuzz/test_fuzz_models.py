@@ -1,4 +1,4 @@
-"""Model folders and GGUF files: config, tokenizer, weights and their index."""
+"""Fuzz model folders and GGUF files: config, tokenizer, weights and their index."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from helpers.fuzzing import RNG, answered, fuzz, spoilt, spoilt_json
+from helpers.fuzzing import RNG, damaged, damaged_json, fuzz, result_or_error
 from probescale.config import ModelConfig
 from probescale.models.architecture import compute_facts, read_architecture
 from probescale.models.loading import check_local_model, load_as_saved
@@ -23,13 +23,13 @@ SETTINGS = ("tokenizer_config.json", "tokenizer.json")
 
 @pytest.fixture(scope="module")
 def copies(model_folder, tmp_path_factory) -> dict[str, Path]:
-    """A sound model of every family, whose files are spoilt one at a time."""
-    folder = tmp_path_factory.mktemp("spoilt")
+    """A valid model of every family; tests damage one of its files at a time."""
+    folder = tmp_path_factory.mktemp("damaged")
     return {name: Path(shutil.copytree(model_folder(name), folder / name)) for name in ("bert", "roberta", "t5")}
 
 
 class Spoilt:
-    """One file of a folder, as it is for a while."""
+    """Replace one file of a folder for a while."""
 
     def __init__(self, path: Path, data: bytes) -> None:
         self.path, self.data, self.sound = path, data, path.read_bytes() if path.exists() else None
@@ -48,23 +48,23 @@ def sound(path: Path) -> Any:
 @fuzz("config.json of models", 40, rng=RNG, family=FAMILIES)
 def test_configs(copies, rng, family):
     folder = copies[family]
-    with Spoilt(folder / "config.json", spoilt_json(rng, sound(folder / "config.json"))):
-        answered(lambda: check_architecture(ModelConfig(source=str(folder), max_length=16)))
-        answered(lambda: check_local_model(str(folder)))
-        answered(lambda: compute_facts(read_architecture(str(folder))))
+    with Spoilt(folder / "config.json", damaged_json(rng, sound(folder / "config.json"))):
+        result_or_error(lambda: check_architecture(ModelConfig(source=str(folder), max_length=16)))
+        result_or_error(lambda: check_local_model(str(folder)))
+        result_or_error(lambda: compute_facts(read_architecture(str(folder))))
 
 
 @fuzz("tokenizers", 25, rng=RNG, family=FAMILIES, name=st.sampled_from(SETTINGS))
 def test_tokenizers(copies, rng, family, name):
     folder = copies[family]
-    with Spoilt(folder / name, spoilt_json(rng, sound(folder / name))):
-        answered(lambda: check_local_model(str(folder)))
+    with Spoilt(folder / name, damaged_json(rng, sound(folder / name))):
+        result_or_error(lambda: check_local_model(str(folder)))
 
 
 def with_header(rng: Any, data: bytes) -> bytes:
-    """Other words in the header of safetensors, of the length that it says or not."""
+    """A changed safetensors header, with a right or wrong length."""
     (length,) = struct.unpack("<Q", data[:8])
-    header = spoilt_json(rng, json.loads(data[8 : 8 + length]))
+    header = damaged_json(rng, json.loads(data[8 : 8 + length]))
     said = len(header) if rng.random() < 0.8 else rng.choice([0, 1, length, 2**31, 2**40, 2**63, 2**64 - 1])
     return struct.pack("<Q", said) + header + data[8 + length :]
 
@@ -73,9 +73,9 @@ def with_header(rng: Any, data: bytes) -> bytes:
 def test_weights(copies, rng, family):
     folder = copies[family]
     data = (folder / "model.safetensors").read_bytes()
-    with Spoilt(folder / "model.safetensors", with_header(rng, data) if rng.random() < 0.7 else spoilt(rng, data)):
-        answered(lambda: check_local_model(str(folder)))
-        answered(lambda: load_as_saved(str(folder)))
+    with Spoilt(folder / "model.safetensors", with_header(rng, data) if rng.random() < 0.7 else damaged(rng, data)):
+        result_or_error(lambda: check_local_model(str(folder)))
+        result_or_error(lambda: load_as_saved(str(folder)))
 
 
 INDEX = {"metadata": {"total_size": 5}, "weight_map": {"a": "model.safetensors", "b": "model.safetensors"}}
@@ -84,8 +84,8 @@ INDEX = {"metadata": {"total_size": 5}, "weight_map": {"a": "model.safetensors",
 @fuzz("indexes of weights", 30, rng=RNG)
 def test_indexes(copies, rng):
     folder = copies["bert"]
-    with Spoilt(folder / "model.safetensors.index.json", spoilt_json(rng, INDEX)):
-        answered(lambda: check_local_model(str(folder)))
+    with Spoilt(folder / "model.safetensors.index.json", damaged_json(rng, INDEX)):
+        result_or_error(lambda: check_local_model(str(folder)))
 
 
 def gguf_text(words: str) -> bytes:
@@ -93,7 +93,7 @@ def gguf_text(words: str) -> bytes:
 
 
 def gguf() -> bytes:
-    """A header with values of several types, and one tensor."""
+    """A GGUF file with header values of several types and one tensor."""
     values = [gguf_text("general.architecture") + struct.pack("<I", 8) + gguf_text("llama")]
     for name in ("block_count", "embedding_length", "attention.head_count", "feed_forward_length", "context_length"):
         values.append(gguf_text(f"llama.{name}") + struct.pack("<II", 4, 4))
@@ -107,6 +107,6 @@ def gguf() -> bytes:
 @fuzz("GGUF", 30, rng=RNG)
 def test_gguf(tmp_path_factory, rng):
     pytest.importorskip("gguf", reason='pip install "probescale[gguf]"')
-    path = tmp_path_factory.getbasetemp() / "spoilt.gguf"
-    path.write_bytes(spoilt(rng, gguf()))
-    answered(lambda: read_architecture(str(path)))
+    path = tmp_path_factory.getbasetemp() / "damaged.gguf"
+    path.write_bytes(damaged(rng, gguf()))
+    result_or_error(lambda: read_architecture(str(path)))

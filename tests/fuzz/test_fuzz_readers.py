@@ -1,4 +1,4 @@
-"""Every data file type: sound files after a few edits, and nonsense of the right form."""
+"""Fuzz every type of data file: damaged valid files, and well-formed nonsense."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import strategies as st
 from pyarrow import ipc, parquet
 
-from helpers.fuzzing import RNG, answered, fuzz, json_bytes, nonsense, spoilt
+from helpers.fuzzing import RNG, damaged, fuzz, json_bytes, nonsense, result_or_error
 from probescale.config import DataConfig, ProbeTarget, UnlabelledConfig
 from probescale.tasks.labelled import load_examples, load_tagged
 from probescale.tasks.readers import READERS
@@ -73,22 +73,22 @@ def train(folder):
 
 
 def read_all(path: Path, suffix: str) -> None:
-    """As everything that a file of this type can be."""
+    """Read a file in every way that its type allows."""
     text, label = COLUMNS.get(suffix, ("text", "label"))
     data = DataConfig(source=str(path), text=text, label=label)
     for target in TARGETS:
-        if found := answered(lambda target=target: load_examples(data, field="task.train", target=target)):
+        if found := result_or_error(lambda target=target: load_examples(data, field="task.train", target=target)):
             assert found.fingerprint
             first, second = split(found, 0.2, 0) if len(found) > 1 else (found, found)
             assert len(first)
             assert len(second)
     words = data if suffix in COLUMNS else data.model_copy(update={"text": "words", "label": "words"})
-    if tagged := answered(lambda: load_tagged(words, field="task.train")):
+    if tagged := result_or_error(lambda: load_tagged(words, field="task.train")):
         assert tagged.fingerprint
 
 
 @pytest.mark.parametrize("suffix", SOUND)
-def test_sound_files_are_read(folder, suffix):
+def test_valid_files_are_read(folder, suffix):
     path = folder / f"sound{suffix}"
     path.write_bytes(SOUND[suffix])
     text, label = COLUMNS.get(suffix, ("text", "label"))
@@ -100,22 +100,22 @@ def test_sound_files_are_read(folder, suffix):
 
 @pytest.mark.parametrize("suffix", SOUND)
 @fuzz("data files", 30, rng=RNG)
-def test_spoilt_files(folder, train, suffix, rng):
-    data = spoilt(rng, SOUND[suffix])
-    path = folder / f"spoilt{suffix}"
+def test_damaged_files(folder, train, suffix, rng):
+    data = damaged(rng, SOUND[suffix])
+    path = folder / f"damaged{suffix}"
     path.write_bytes(data)
     read_all(path, suffix)
     more = UnlabelledConfig(source=str(path))
-    answered(lambda: load_unlabelled(more, train, train, 0, field="task.unlabelled"))
+    result_or_error(lambda: load_unlabelled(more, train, train, 0, field="task.unlabelled"))
 
 
 @pytest.mark.parametrize("suffix", SOUND)
 @fuzz("gzipped data files", 15, rng=RNG)
-def test_spoilt_packed_files(folder, suffix, rng):
+def test_damaged_archives(folder, suffix, rng):
     inside = rng.random() < 0.5
-    packed = gzip.compress(spoilt(rng, SOUND[suffix]) if inside else SOUND[suffix], 1)
-    path = folder / f"spoilt{suffix}.gz"
-    path.write_bytes(packed if inside else spoilt(rng, packed))
+    packed = gzip.compress(damaged(rng, SOUND[suffix]) if inside else SOUND[suffix], 1)
+    path = folder / f"damaged{suffix}.gz"
+    path.write_bytes(packed if inside else damaged(rng, packed))
     read_all(path, suffix)
 
 
@@ -173,7 +173,7 @@ LARGE: list[Any] = [
 
 
 def column(kind: pa.DataType, values: list[Any]) -> pa.Array:
-    """Of the values those that have this type."""
+    """The values that have this type."""
     found = []
     for value in values:
         try:

@@ -1,4 +1,4 @@
-"""JSON and CSV that commands read back: scores, selections, results of runs, marks of studies, records of models."""
+"""Fuzz the JSON and CSV files that commands read back: scores, selections, results, studies, model records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from helpers.fuzzing import RNG, answered, fuzz, json_bytes, spoilt, spoilt_json
+from helpers.fuzzing import RNG, damaged, damaged_json, fuzz, json_bytes, result_or_error
 from probescale.deploy.formats import EXPORTERS
 from probescale.deploy.open_model import open_exported
 from probescale.models.sentence_encoder import check_modules
@@ -104,7 +104,7 @@ def folder(tmp_path_factory) -> Path:
 
 
 def choose(path: Path, strategy: str, budget: str) -> Selection:
-    """As `select` does."""
+    """Read scores and select, as the command does."""
     scores = load_scores(path)
     evidence, resamples = combine_scores([scores], [1.0])
     chosen = select(
@@ -122,9 +122,9 @@ def choose(path: Path, strategy: str, budget: str) -> Selection:
 @fuzz("scores.json", 100, rng=RNG, strategy=st.sampled_from(sorted(STRATEGIES)))
 def test_scores(folder, rng, strategy):
     path = folder / "scores.json"
-    path.write_bytes(spoilt_json(rng, SCORES))
-    answered(lambda: choose(path, strategy, rng.choice(["99%", "120", "125"])))
-    answered(lambda: load_scores(path).with_metric("f1", "marginal").relevance)
+    path.write_bytes(damaged_json(rng, SCORES))
+    result_or_error(lambda: choose(path, strategy, rng.choice(["99%", "120", "125"])))
+    result_or_error(lambda: load_scores(path).with_metric("f1", "marginal").relevance)
 
 
 TABLE = b"layer,probe,score\n1,pos,0.5\n2,pos,0.6\n3,pos,0.7\n1,ner,0.5\n2,ner,0.6\n3,ner,0.2\n"
@@ -133,8 +133,8 @@ TABLE = b"layer,probe,score\n1,pos,0.5\n2,pos,0.6\n3,pos,0.7\n1,ner,0.5\n2,ner,0
 @fuzz("scores.csv", 40, rng=RNG)
 def test_scores_as_csv(folder, rng):
     path = folder / "scores.csv"
-    path.write_bytes(spoilt(rng, TABLE))
-    answered(lambda: choose(path, "top_k", "120"))
+    path.write_bytes(damaged(rng, TABLE))
+    result_or_error(lambda: choose(path, "top_k", "120"))
 
 
 MEASURED = b'layers,value\n1,0.5\n2,0.6\n"1-2",0.7\n"2,3",0.8\n3,0.4\n'
@@ -143,11 +143,11 @@ MEASURED = b'layers,value\n1,0.5\n2,0.6\n"1-2",0.7\n"2,3",0.8\n3,0.4\n'
 @fuzz("results of runs", 40, rng=RNG)
 def test_results_of_runs(folder, rng):
     run, csv = folder / "metrics.json", folder / "measured.csv"
-    run.write_bytes(spoilt_json(rng, RESULT))
-    csv.write_bytes(spoilt(rng, MEASURED))
+    run.write_bytes(damaged_json(rng, RESULT))
+    csv.write_bytes(damaged(rng, MEASURED))
     scores = {"pos": (0.5, 0.6, 0.7)}
-    answered(lambda: calibrate(scores, load_measured([run])))
-    answered(lambda: calibrate(scores, load_measured([csv])))
+    result_or_error(lambda: calibrate(scores, load_measured([run])))
+    result_or_error(lambda: calibrate(scores, load_measured([csv])))
 
 
 @pytest.fixture(scope="module")
@@ -161,9 +161,9 @@ def study(folder) -> tuple[StudyFolder, Study]:
 @fuzz("marks of studies", 30, rng=RNG)
 def test_marks_of_studies(study, rng):
     made, wanted = study
-    (made.path / STUDY_FILE).write_bytes(spoilt_json(rng, STUDY))
-    answered(made.study)
-    answered(lambda: made.open(wanted))
+    (made.path / STUDY_FILE).write_bytes(damaged_json(rng, STUDY))
+    result_or_error(made.study)
+    result_or_error(lambda: made.open(wanted))
 
 
 @fuzz(
@@ -173,21 +173,21 @@ def test_marks_of_studies(study, rng):
     name=st.sampled_from(["metrics.json", "selection.json", "predictions.csv", "scores.json"]),
 )
 def test_cells_of_studies(study, rng, name):
-    """A cell that cannot be read is called broken, and no reason to stop."""
+    """A cell that cannot be read is reported as broken; the others are read."""
     made, wanted = study
     cell = made.cell(wanted.cells[0].name)
     for other, sound in {"metrics.json": RESULT, "selection.json": SELECTION, "scores.json": SCORES}.items():
-        (cell / other).write_bytes(spoilt_json(rng, sound) if other == name else json_bytes(sound))
-    (cell / "predictions.csv").write_bytes(spoilt(rng, PREDICTIONS) if name == "predictions.csv" else PREDICTIONS)
-    assert answered(lambda: read_results(made, wanted.cells)) is not None
+        (cell / other).write_bytes(damaged_json(rng, sound) if other == name else json_bytes(sound))
+    (cell / "predictions.csv").write_bytes(damaged(rng, PREDICTIONS) if name == "predictions.csv" else PREDICTIONS)
+    assert result_or_error(lambda: read_results(made, wanted.cells)) is not None
 
 
 @fuzz("records of models", 40, rng=RNG)
 def test_records_of_models(folder, rng):
-    (folder / "probescale.json").write_bytes(spoilt_json(rng, RECORD))
-    (folder / "modules.json").write_bytes(spoilt_json(rng, MODULES))
-    answered(lambda: open_exported(folder, EXPORTERS["onnx"], field="MODEL"))
-    answered(lambda: check_modules(folder))
+    (folder / "probescale.json").write_bytes(damaged_json(rng, RECORD))
+    (folder / "modules.json").write_bytes(damaged_json(rng, MODULES))
+    result_or_error(lambda: open_exported(folder, EXPORTERS["onnx"], field="MODEL"))
+    result_or_error(lambda: check_modules(folder))
 
 
 @fuzz(
@@ -196,6 +196,6 @@ def test_records_of_models(folder, rng):
     text=st.text(st.sampled_from("0123456789,- ²٣x"), max_size=12),
     budget=st.text(st.sampled_from("0159.,%xkKMGBmsFLOPs \u00d7²e-+"), max_size=10),
 )
-def test_layers_and_budgets_as_people_write_them(text, budget):
-    answered(lambda: parse_layers(text))
-    answered(lambda: parse_budget(budget))
+def test_layers_and_budgets_in_free_text(text, budget):
+    result_or_error(lambda: parse_layers(text))
+    result_or_error(lambda: parse_budget(budget))

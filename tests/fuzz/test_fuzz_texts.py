@@ -1,4 +1,4 @@
-"""Texts and labels as nobody expects them, from the file to the split that probes are trained on."""
+"""Fuzz texts and labels, from the file to the split that probes are trained on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 
-from helpers.fuzzing import RNG, answered, fuzz, json_bytes
+from helpers.fuzzing import RNG, fuzz, json_bytes, result_or_error
 from probescale.config import DataConfig, ProbeConfig, TaskConfig
 from probescale.tasks.task import load_task
 
@@ -33,7 +33,7 @@ LABELS = [0, 1, "1", 1.0, " 1 ", "a", "b", "", None, True, -1, "-1", "NaN", "9" 
 
 
 def rows_of(rng: Random) -> list[dict[str, object]]:
-    """Few classes or as many as rows, even or not, with an odd text or label now and then."""
+    """Rows with few or many classes, balanced or not, and an odd text or label now and then."""
     classes = rng.choice((1, 2, 2, 3, 10, 1000))
     first = rng.choice((0.5, 0.01, 0.99))
     rows = []
@@ -55,7 +55,7 @@ def test_texts_and_labels(file, rng, kind):
     file.write_bytes(b"\n".join(map(json_bytes, rows_of(rng))))
     data = DataConfig(source=str(file))
     task = TaskConfig(kind=kind, train=data, probes=(ProbeConfig(name="task"),), max_train=rng.choice((None, 10, 50)))
-    if loaded := answered(lambda: load_task(task, 0)):
+    if loaded := result_or_error(lambda: load_task(task, 0)):
         assert len(loaded.train) >= 10
         assert set(loaded.train.inputs).isdisjoint(loaded.dev.inputs)
         assert loaded.fingerprints

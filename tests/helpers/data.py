@@ -1,4 +1,4 @@
-"""A small task to learn: sentences about films that are plainly good or bad."""
+"""A small task: sentences about films that are clearly good or bad."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def sentence(rng: random.Random, positive: bool) -> str:
 
 
 def labelled_rows(count: int, seed: int = 0) -> list[tuple[str, str]]:
-    """Different sentences with their label, classes in turn."""
+    """Distinct sentences with labels; the classes alternate."""
     rng = random.Random(seed)
     rows: dict[str, str] = {}
     while len(rows) < count:

@@ -1,7 +1,6 @@
-"""Many inputs, and one question: is each answered with a result, or with an error that people can read?
+"""Fuzzing: every input must end in a result or in an error that people can read.
 
-A short part, always the same, runs with all other tests. PROBESCALE_FUZZ=10000 makes it that many cases a fuzzer, drawn
-anew.
+A few fixed cases run with all other tests. PROBESCALE_FUZZ=10000 runs that many new random cases per fuzzer.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ RNG = st.integers(0, 2**64 - 1).map(Random)
 
 
 def fuzz(area: str, few: int, **drawn: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """A test of so many inputs, or of as many as were asked for; only then is time an error."""
+    """Make a test of `few` inputs, or of PROBESCALE_FUZZ inputs with a time limit each."""
     runs = settings(
         max_examples=CASES or few,
         derandomize=not CASES,
@@ -61,7 +60,7 @@ def fuzz(area: str, few: int, **drawn: st.SearchStrategy[Any]) -> Callable[[Call
         @functools.wraps(test)
         def counted(*args: Any, **kwargs: Any) -> None:
             done[area] += 1
-            with bounded():
+            with limited_memory():
                 test(*args, **kwargs)
 
         return pytest.mark.timeout(6 * 3600 if CASES else 120)(runs(given(**drawn)(counted)))
@@ -70,8 +69,8 @@ def fuzz(area: str, few: int, **drawn: st.SearchStrategy[Any]) -> Callable[[Call
 
 
 @contextmanager
-def bounded() -> Iterator[None]:
-    """A file of a few bytes that asks for gigabytes does not get them, and shows."""
+def limited_memory() -> Iterator[None]:
+    """Limit memory, so that a small file that asks for gigabytes fails."""
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + MORE, before[1]))
     try:
@@ -80,8 +79,8 @@ def bounded() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-def answered(work: Callable[[], T]) -> T | None:
-    """The result, or None after a readable error; whatever else is raised is a fault of ours."""
+def result_or_error(work: Callable[[], T]) -> T | None:
+    """The result of work, or None after a readable error; any other exception fails the test."""
     try:
         return work()
     except ProbeScaleError as error:
@@ -101,8 +100,8 @@ PIECES = [
 ENCODINGS = ("utf-16", "latin-1", "utf-32", "cp1252")
 
 
-def spoilt(rng: Random, data: bytes) -> bytes:
-    """A sound file after a few edits, rarely in another encoding."""
+def damaged(rng: Random, data: bytes) -> bytes:
+    """A valid file after a few edits, rarely in another encoding."""
     for _ in range(rng.randint(1, 4)):
         data = _edited(rng, data)
     if rng.random() < 0.1:
@@ -180,8 +179,8 @@ def nonsense(rng: Random, depth: int = 2) -> Any:
     return rng.choice(PLAIN)
 
 
-def twisted(rng: Random, good: Any) -> Any:
-    """A sound JSON value with a few parts replaced by nonsense, taken away, or longer than they were."""
+def with_nonsense(rng: Random, good: Any) -> Any:
+    """A valid JSON value with a few parts replaced by nonsense, removed or lengthened."""
     box = [copy.deepcopy(good)]
     for _ in range(rng.randint(1, 3)):
         holder, key = rng.choice(_places(box))
@@ -199,7 +198,7 @@ def twisted(rng: Random, good: Any) -> Any:
 
 
 def _places(holder: Any) -> list[tuple[Any, Any]]:
-    """Every (list or object, place in it)."""
+    """Every pair of a list or object and a key in it."""
     inner = list(holder.items()) if isinstance(holder, dict) else list(enumerate(holder))
     here = [(holder, key) for key, _ in inner]
     return here + [place for _, one in inner if isinstance(one, (dict, list)) for place in _places(one)]
@@ -209,10 +208,10 @@ def json_bytes(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-def spoilt_json(rng: Random, good: Any) -> bytes:
-    """Sound JSON with nonsense in it, or with broken bytes."""
+def damaged_json(rng: Random, good: Any) -> bytes:
+    """Valid JSON with nonsense in it, or with damaged bytes."""
     if rng.random() < 0.3:
-        return spoilt(rng, json.dumps(good, indent=rng.choice((None, 2))).encode())
-    data = json_bytes(twisted(rng, good) if rng.random() < 0.9 else nonsense(rng))
+        return damaged(rng, json.dumps(good, indent=rng.choice((None, 2))).encode())
+    data = json_bytes(with_nonsense(rng, good) if rng.random() < 0.9 else nonsense(rng))
     note(f"the file: {data[:3000]!r}")
     return data

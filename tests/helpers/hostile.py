@@ -1,4 +1,4 @@
-"""What hostile files say, and how to tell that it did nothing."""
+"""Hostile strings, and functions that show whether they had an effect on a page."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def elements(page: str) -> list[tuple[str, Any]]:
 
 
 def markup(page: str) -> set[str]:
-    """What a Markdown page holds that words of others could have made: HTML, and where links and pictures lead."""
+    """The HTML and the targets of links and images in a Markdown page."""
     tokens = [inner for token in MarkdownIt().enable("table").parse(page) for inner in (token, *(token.children or ()))]
     html = {"html" for token in tokens if token.type.startswith("html")}
     return html | {str(token.attrs.get("href") or token.attrs.get("src")) for token in tokens if token.attrs} - {"None"}

@@ -1,4 +1,4 @@
-"""Limits of this process, as `ulimit` sets them, for a while."""
+"""Temporary resource limits of this process, as `ulimit` sets them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tiny models of every family, built from configs with real tokenizers of their kind."""
+"""Tiny models of four families, each with a tokenizer of its usual type."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ LAYERS = 4
 
 
 def _words(corpus: list[str]) -> list[str]:
-    """All words of the corpus, but one that is spelt in pieces. Vocabularies are written down, not trained: trainers
-    break ties differently in every process, and figures of tiny models would differ from run to run."""
+    """All words of the corpus except one, which stays several tokens.
+
+    Vocabularies are listed, not trained: trainers break ties differently in every process, and the results of tiny
+    models would differ from run to run.
+    """
     return sorted({word for text in corpus for word in text.replace(",", " ,").split()} - {"unbelievably"})
 
 
@@ -107,7 +110,7 @@ def tiny_config(family: str, vocabulary: int, layers: int = LAYERS) -> PreTraine
 
 
 def tiny_model(family: str, layers: int = LAYERS) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """A classifier with random weights, larger than the usual start so that layers differ visibly."""
+    """A classifier with random weights, larger than usual so that layers differ visibly."""
     classes = {
         "bert": BertForSequenceClassification,
         "roberta": RobertaForSequenceClassification,
@@ -128,7 +131,7 @@ def tiny_model(family: str, layers: int = LAYERS) -> tuple[PreTrainedModel, PreT
 
 @contextmanager
 def layers_skipped(model: PreTrainedModel, family: Family, kept: tuple[int, ...]) -> Iterator[None]:
-    """The independent route to a cut: the parent itself, with dropped blocks handing on what they were given."""
+    """Skip layers of the original: its dropped layers return their input. An independent reference for cuts."""
 
     def skip(_module, args, output):
         return (args[0], *output[1:]) if isinstance(output, tuple) else args[0]

@@ -1,4 +1,4 @@
-"""A run that also makes the embeddings smaller: within the budget, loadable, and said in its results."""
+"""Runs that also shrink embeddings, vocabulary and feed-forward layers: within the budget, loadable, reported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def settings(model_folder, task_files, family="bert", **more):
 
 
 @pytest.mark.parametrize("family", ["roberta", "t5"])
-def test_numbers_are_kept_to_and_the_folder_loads(model_folder, task_files, tmp_path, family):
+def test_given_sizes_are_met_and_the_folder_loads(model_folder, task_files, tmp_path, family):
     rank = {"rank": 12} if family == "roberta" else {}
     pieces = {"roberta": 300, "t5": 55}[family]
     asked = {"vocabulary": pieces, "units": 32, **rank}
@@ -80,7 +80,7 @@ def test_auto_meets_a_budget_that_layers_alone_cannot(model_folder, task_files, 
     assert len(split["splits"]) == min(split["weighed"], 10)
 
 
-def test_nothing_is_small_enough(model_folder, task_files, tmp_path):
+def test_a_budget_below_the_smallest_model_is_refused(model_folder, task_files, tmp_path):
     with pytest.raises(Problems, match=r"500 parameters") as caught:
         settings(model_folder, task_files, shrink="auto", selection={"budget": 500})
     assert "shrink: auto" not in str(caught.value), "it is there already"
@@ -91,18 +91,18 @@ def test_nothing_is_small_enough(model_folder, task_files, tmp_path):
     assert not (tmp_path / "out.partial").exists()
 
 
-def test_a_search_without_a_budget_wants_numbers(model_folder, task_files, tmp_path):
+def test_smallest_refuses_shrink_auto(model_folder, task_files, tmp_path):
     with pytest.raises(UserError, match="shrink") as caught:
         smallest(settings(model_folder, task_files, shrink="auto"), 0.9, tmp_path / "out")
     assert caught.value.field == "shrink"
 
 
-def test_a_family_without_a_home_for_narrow_embeddings(model_folder, task_files, tmp_path):
+def test_a_family_that_cannot_store_narrow_embeddings_is_refused(model_folder, task_files, tmp_path):
     with pytest.raises(UserError, match="factorised"):
         run(settings(model_folder, task_files, "mpnet", shrink={"rank": 12}), tmp_path / "out")
 
 
-def test_unlabelled_texts_are_learnt_from_and_told(model_folder, task_files, tmp_path):
+def test_unlabelled_texts_are_trained_on_and_reported(model_folder, task_files, tmp_path):
     rows = [text for text, _ in labelled_rows(300, seed=5)]
     source = tmp_path / "more.txt"
     source.write_text("\n".join([*rows, "", rows[0]]) + "\n")

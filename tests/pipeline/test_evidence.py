@@ -1,4 +1,4 @@
-"""Strategies that measure more than probes of layers, in whole runs: what is gathered, chosen, kept and refused."""
+"""Complete runs of strategies that need more than layer probes: their evidence, their selection, what is refused."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def raw_config(folder, task_files, **selection):
 
 @pytest.fixture(scope="module")
 def run_of(tmp_path_factory, model_folder, task_files):
-    """strategy -> the folder of a run with it, or of one where it is compared."""
+    """Give a function from a strategy to the folder of a run that uses or compares it."""
     made = {}
 
     def run(strategy):
@@ -64,7 +64,7 @@ def config(tmp_path, model_folder, task_files):
 
 
 @pytest.mark.parametrize("strategy", RUNS)
-def test_what_a_run_gathers_and_how_sure_it_is(run_of, strategy):
+def test_evidence_of_a_run_and_its_certainty(run_of, strategy):
     out = run_of(strategy)
     scores, selection = load_scores(out / "scores.json"), json.loads((out / "selection.json").read_text())
     assert (scores.flow is not None) == (strategy in BY_FLOW)
@@ -80,7 +80,7 @@ def test_what_a_run_gathers_and_how_sure_it_is(run_of, strategy):
 
 
 @pytest.mark.parametrize("strategy", [*BY_SUBNETWORKS, *BY_FLOW, "marginal"])
-def test_select_on_the_scores_of_a_run_says_what_the_run_said(cli, run_of, strategy):
+def test_select_on_the_scores_of_a_run_repeats_its_selection(cli, run_of, strategy):
     out = run_of(strategy)
     metrics = json.loads((out / "metrics.json").read_text())
     measured = metrics["subnetwork"] if strategy in RUNS else metrics["compared"][strategy]
@@ -121,7 +121,7 @@ def test_exhaustive_probes_all_subsets_and_agrees_with_the_blocks(run_of):
     assert found["exhaustive"][kept] == max(v for subset, v in found["exhaustive"].items() if len(subset) == 2)
 
 
-def test_influence_and_angles_decide(run_of):
+def test_block_influence_and_angular_follow_their_scores(run_of):
     flow = load_scores(run_of("block_influence") / "scores.json").flow
     assert flow is not None
     metrics = json.loads((run_of("block_influence") / "metrics.json").read_text())
@@ -133,7 +133,7 @@ def test_influence_and_angles_decide(run_of):
     assert metrics["compared"]["angular"]["kept"] == sorted({1, 2, 3, 4} - {least, least + 1})
 
 
-def test_a_layer_that_is_to_be_kept_is_kept(cli, config, tmp_path):
+def test_a_required_layer_is_kept(cli, config, tmp_path):
     options = ["--set", "selection.strategy=stitched", "--set", "selection.keep=[1]"]
     found = cli("run", config, "--out", tmp_path / "out", *options)
     assert found.code == 0, found.err
@@ -145,7 +145,7 @@ def test_a_layer_that_is_to_be_kept_is_kept(cli, config, tmp_path):
     assert all(1 in subset for subset in probed.subsets), "nothing else is worth probing"
 
 
-def test_a_gap_is_held_by_the_search(cli, config, tmp_path):
+def test_the_search_respects_the_gap(cli, config, tmp_path):
     options = ["--set", "selection.strategy=stitched_search", "--set", "selection.gap=2"]
     found = cli("probe", config, "--out", tmp_path / "scores.json", *options)
     assert found.code == 0, found.err
@@ -158,7 +158,7 @@ def test_a_gap_is_held_by_the_search(cli, config, tmp_path):
     assert second - first >= 2
 
 
-def test_all_compared_strategies_are_gathered_together(model_folder, task_files):
+def test_evidence_of_all_compared_strategies_is_gathered_once(model_folder, task_files):
     config = check(
         raw_config(model_folder("bert"), task_files, strategy="stitched") | {"compare": ["angular", "top_k"]}
     )
@@ -198,7 +198,7 @@ def test_all_compared_strategies_are_gathered_together(model_folder, task_files)
         (["selection.passes=-1"], "selection.passes"),
     ],
 )
-def test_wishes_that_contradict_each_other(cli, config, tmp_path, settings, says):
+def test_contradicting_settings_are_refused(cli, config, tmp_path, settings, says):
     options = [word for setting in settings for word in ("--set", setting)]
     for command in (["run", config, "--out", tmp_path / "out"], ["validate", config]):
         found = cli(*command, *options)
@@ -228,6 +228,6 @@ def test_too_few_passes_leave_nothing_behind(cli, config, tmp_path, strategy):
 
 
 @pytest.mark.parametrize("strategy", ["stitched_search", "exhaustive"])
-def test_validate_tells_of_too_few_passes(cli, config, strategy):
+def test_validate_reports_too_few_passes(cli, config, strategy):
     options = ["--set", f"selection.strategy={strategy}", "--set", "selection.passes=1.5"]
     assert cli("validate", config, *options).code == 2

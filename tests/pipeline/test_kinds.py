@@ -1,4 +1,4 @@
-"""Tasks that give a tag a word or a number a text: what is probed, which head is loaded, and whole runs."""
+"""Tasks with one tag per word or one number per text: probes, heads and complete runs."""
 
 from __future__ import annotations
 
@@ -42,19 +42,19 @@ TAGS |= {"unbelievably": "B-MANNER", "so": "I-MANNER"}
 
 
 def tagged_rows(rows: list[tuple[str, str]]) -> str:
-    """The same sentences with a tag a word: things, opinions, and the manner, which is two words."""
+    """The same sentences with one tag per word: things, opinions, and the manner, which is two words."""
     words = [text.replace(",", " ,").split() for text, _ in rows]
     return "\n\n".join("\n".join(f"{word}\t{TAGS.get(word, 'O')}" for word in sentence) for sentence in words) + "\n"
 
 
 def numbered_rows(rows: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """How good it is, a little more for every letter of the first opinion."""
+    """A score per sentence that grows with the letters of the first opinion."""
     return [(text, str((1.0 if label == "positive" else -1.0) + len(text.split()[3]) / 50)) for text, label in rows]
 
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
-    """kind -> the task section that names its files."""
+    """The task section of the configuration for every kind."""
     folder, rows = tmp_path_factory.mktemp("kinds"), labelled_rows(160)
     parts = {"train": rows[:120], "dev": rows[120:]}
     for name, part in parts.items():
@@ -80,7 +80,7 @@ def raw_config(folder: Path, task: dict) -> dict:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_strategy_has_what_it_decides_by(model_folder, data, kind):
+def test_every_strategy_gets_its_evidence(model_folder, data, kind):
     raw = raw_config(model_folder("roberta"), data[kind])  # its tokenizer is the same in every process
     names = [name for name, known in STRATEGIES.items() if not known.decides_allocation]
     config = check(raw | {"compare": [name for name in names if name != "contiguous"]})
@@ -125,7 +125,7 @@ def test_the_stock_head_for_a_kind(model_folder, data, kind, family):
     assert count_parameters(one.model, one.family) == count_from_config(config, one.family, len(names), head)
 
 
-def test_a_head_that_the_checkpoint_had_leaves_no_trace(model_folder, tmp_path):
+def test_the_checkpoints_own_head_is_replaced(model_folder, tmp_path):
     model = load_classifier(str(model_folder("bert")), None, (), 0, head="regression")
     model.model.save_pretrained(tmp_path)
     model.tokenizer.save_pretrained(tmp_path)
@@ -134,8 +134,8 @@ def test_a_head_that_the_checkpoint_had_leaves_no_trace(model_folder, tmp_path):
     assert again.model.config.num_labels == 2
 
 
-def test_where_weights_lie_in_memory_changes_no_answer(model_folder):
-    """Behind a bias of one number a saved head begins at an odd place; the proof of a cut compares every bit."""
+def test_the_memory_layout_of_weights_changes_no_output(model_folder):
+    """A saved head behind a one-number bias is not aligned in memory; the proof of a cut still compares every bit."""
     loaded = load_classifier(str(model_folder("bert")), None, (), 0, head="regression")
     before = compute_own_reference(loaded.model, loaded.family)
     for parameter in loaded.model.parameters():
@@ -158,7 +158,7 @@ def test_a_model_without_the_head_is_refused_before_any_work(tmp_path, model_fol
         load_classifier(str(tmp_path), None, ("a", "b"), 0, head="token")
 
 
-def test_everything_that_does_not_go_with_the_kind_in_one_message(model_folder, data):
+def test_settings_that_do_not_fit_the_kind_are_listed_together(model_folder, data):
     raw = raw_config(
         model_folder("bert"), data["tags"] | {"metric": "accuracy", "probes": [{"name": "p", "pooling": "cls"}]}
     )
@@ -172,7 +172,7 @@ def test_everything_that_does_not_go_with_the_kind_in_one_message(model_folder, 
     }
 
 
-def test_labels_that_are_no_numbers_and_measures_that_numbers_do_not_have(model_folder, data, task_files):
+def test_non_numeric_labels_and_class_metrics_are_refused_for_numbers(model_folder, data, task_files):
     with pytest.raises(Problems, match=r"task\.train\.label: .* without a number"):
         check(raw_config(model_folder("bert"), {"kind": "number", "train": str(task_files.train)}))
     with pytest.raises(Problems, match=r"relevance\.metric"):
@@ -191,7 +191,7 @@ def test_the_report_says_how_to_use_the_model(data, model_folder, family):
 
 
 @pytest.mark.slow
-def test_of_less_than_nothing_there_is_no_smallest_share(model_folder, data, tmp_path):
+def test_smallest_refuses_an_original_with_a_negative_metric(model_folder, data, tmp_path):
     raw = raw_config(model_folder("bert"), data["number"] | {"metric": "r2"})
     raw["recovery"] = {"epochs": 0}
     with pytest.raises(UserError, match=r"--keep: the original reaches r2 -"):
@@ -203,8 +203,8 @@ def test_of_less_than_nothing_there_is_no_smallest_share(model_folder, data, tmp
 @pytest.mark.parametrize(
     ("family", "kind"), [("bert", "number"), ("roberta", "tags"), ("t5", "tags"), ("t5", "number")]
 )
-def test_a_whole_run(model_folder, data, tmp_path, family, kind):
-    """What is saved answers, in stock transformers, what the run says it does."""
+def test_a_complete_run(model_folder, data, tmp_path, family, kind):
+    """Stock transformers load the saved model and reach the metric of the run."""
     out = tmp_path / "out"
     raw = raw_config(model_folder(family), data[kind])
     result = pipeline.run(check(raw | {"relevance": {"metric": "information"}}), out)  # accuracies may all be equal
@@ -224,7 +224,7 @@ def test_a_whole_run(model_folder, data, tmp_path, family, kind):
 
 
 def _stock_answers(folder: Path, dev: Any, kind: str) -> float:
-    """The run's metric, from the pipeline that the report names."""
+    """The metric, computed with the transformers pipeline that the report names."""
     from scipy.stats import spearmanr
     from seqeval.metrics import f1_score
 

@@ -1,4 +1,4 @@
-"""The paper's experiments: the recipes say what the paper says, fit the real models, and run on tiny ones."""
+"""Recipes of the paper's experiments: they match the paper, fit the real models and run on tiny ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_experiment_of_the_tables_has_a_recipe():
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_it_is_the_papers_method_and_its_counts_are_those_of_the_real_model(path):
+def test_recipes_use_the_papers_method_and_the_real_models_counts(path):
     config = parse_section(fill_in(read_yaml(path)), RunConfig)
     assert config.selection.strategy == "contiguous"
     assert not config.recovery.distil
@@ -82,7 +82,7 @@ def _data(folder: Path, *, paired: bool) -> dict[str, object]:
 
 
 def _tags(path: Path) -> Path:
-    """Tags that lie in the word two places before: layers differ in what they know of it."""
+    """Tags that depend on the word two places before, so that layers differ."""
     words = [text.split() for text, _ in labelled_rows(60, seed=3)]
     sentences = []
     for sentence in words:

@@ -1,4 +1,4 @@
-"""A whole run on a tiny model: what it writes, that it repeats, that it goes on after an interruption."""
+"""Complete runs on a tiny model: what they write, that they repeat, that they resume after an interruption."""
 
 from __future__ import annotations
 
@@ -148,8 +148,8 @@ def test_every_family_runs_and_learns(family, model_folder, task_files, tmp_path
 
 
 @pytest.mark.parametrize("model_type", ["llama", "modernbert", "bart"])
-def test_other_builds_run_from_end_to_end(model_type, task_files, tmp_path):
-    """A decoder without a padding token, a first layer that has to stay, an encoder-decoder."""
+def test_other_architectures_run_from_end_to_end(model_type, task_files, tmp_path):
+    """A decoder without a padding token, a model with a fixed first layer, an encoder-decoder."""
     described = FAMILIES_BY_TYPE[model_type]
     tokenizer = tiny_tokenizer("roberta")
     config = build_twin_config(AutoConfig.for_model(model_type), described)
@@ -203,7 +203,7 @@ def test_a_pair_task_with_a_tagging_probe(model_folder, tmp_path):
     assert scores.relevance == pytest.approx(expected)
 
 
-def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(bert_run, tmp_path, monkeypatch):
+def test_an_interrupted_run_resumes_to_the_same_numbers(bert_run, tmp_path, monkeypatch):
     path, out = bert_run
     calls = []
     fine_tune = evaluation.fine_tune
@@ -227,7 +227,7 @@ def test_an_interrupted_run_goes_on_and_ends_with_the_same_numbers(bert_run, tmp
     assert not (tmp_path / "cut.partial").exists()
 
 
-def test_training_that_goes_astray_is_refused_and_leaves_nothing(model_folder, task_files, tmp_path, monkeypatch):
+def test_diverging_training_is_refused_and_leaves_nothing(model_folder, task_files, tmp_path, monkeypatch):
     def astray(loaded, *args, **kwargs):
         fine_tune(loaded, *args, **kwargs)
         next(loaded.model.parameters()).data.fill_(float("nan"))
@@ -241,7 +241,7 @@ def test_training_that_goes_astray_is_refused_and_leaves_nothing(model_folder, t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_cls_is_refused_where_there_is_none(model_folder, task_files):
+def test_cls_pooling_is_refused_without_a_cls_token(model_folder, task_files):
     raw = raw_config(model_folder("t5"), task_files)
     raw["task"]["probes"] = [{"name": "p", "pooling": "cls"}]
     with pytest.raises(UserError, match=r"task\.probes\.0\.pooling"):
@@ -269,7 +269,7 @@ def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, mon
     assert result.original.params > 0
 
 
-def test_a_folder_that_another_process_works_on_is_left_to_it(bert_run, tmp_path):
+def test_a_folder_locked_by_another_process_is_left_alone(bert_run, tmp_path):
     path, _ = bert_run
     with FileLock(tmp_path / ".new.lock"), pytest.raises(UserError, match=r"another process is working on .*new"):
         pipeline.run(load_config(path), tmp_path / "new")

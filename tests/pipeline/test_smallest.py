@@ -1,4 +1,4 @@
-"""The smallest model that keeps a share of the metric: measured, bracketed, saved, and gone on with when stopped."""
+"""The smallest model that keeps a share of the metric: measured, bracketed, saved, resumed after a stop."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def read(folder):
 
 
 def check_search(search):
-    """What holds for every search."""
+    """Assert what holds for every search."""
     original, *others = search["trials"]
     assert original["kept"] == list(range(1, LAYERS + 1))
     assert original["expected"] is None
@@ -65,7 +65,7 @@ def check_search(search):
 
 @pytest.fixture
 def stop_at(monkeypatch):
-    """Stop the training of this number once; answers the list of all that are begun."""
+    """Interrupt the training with this number once; give the list of all started trainings."""
 
     def patch(number, *, train=True):
         begun = []
@@ -87,7 +87,7 @@ def stop_at(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_search_that_was_stopped_goes_on_to_a_measured_answer(cli, config, tmp_path, stop_at):
+def test_a_stopped_search_resumes_to_a_measured_answer(cli, config, tmp_path, stop_at):
     begun = stop_at(2)
     options = ["smallest", config, "--keep", "90%", "--out", tmp_path / "out"]
     stopped = cli(*options)
@@ -117,8 +117,8 @@ def test_a_search_that_was_stopped_goes_on_to_a_measured_answer(cli, config, tmp
 
 
 @pytest.mark.slow
-def test_all_of_the_metric_may_need_the_original(cli, config, tmp_path, monkeypatch):
-    """Only the whole model is trained here, so that every smaller one is worse."""
+def test_keeping_100_percent_may_need_the_original(cli, config, tmp_path, monkeypatch):
+    """Only the original is trained here, so that every smaller model is worse."""
     fine_tune = measuring.fine_tune
 
     def only_the_original(*args, **kwargs):
@@ -138,8 +138,8 @@ def test_all_of_the_metric_may_need_the_original(cli, config, tmp_path, monkeypa
 
 
 @pytest.mark.slow
-def test_a_search_that_was_stopped_later_trains_nothing_again(cli, config, tmp_path, stop_at):
-    """Every size answers alike, so that each does, and is saved in its turn."""
+def test_a_search_stopped_late_trains_nothing_again(cli, config, tmp_path, stop_at):
+    """All sizes predict alike, so that each is enough and is saved in turn."""
     begun = stop_at(3, train=False)
     options = ["smallest", config, "--keep", "50%", "--out", tmp_path / "out"]
     assert cli(*options).code == 130
@@ -149,15 +149,15 @@ def test_a_search_that_was_stopped_later_trains_nothing_again(cli, config, tmp_p
 
 
 @pytest.mark.slow
-def test_a_gap_leaves_fewer_sizes_and_the_configured_budget_counts_nothing(cli, config, tmp_path):
+def test_a_gap_leaves_fewer_sizes_and_the_configured_budget_is_ignored(cli, config, tmp_path):
     options = ["--set", "selection.gap=2", "--set", "selection.k=9", "--set", "recovery.epochs=0"]
     found = cli("smallest", config, "--keep", "50%", "--out", tmp_path / "out", *options)
     assert found.code == 0, found.err
     assert all(len(trial["kept"]) in (1, 2, 4) for trial in read(tmp_path / "out")["trials"])
 
 
-def test_an_original_that_is_worth_nothing_can_be_told_of():
-    """One answer to all has a Matthews correlation of 0, of which every model keeps any share."""
+def test_a_search_with_a_metric_of_zero_is_reported():
+    """A constant predictor has a Matthews correlation of 0: every model keeps any share of it."""
     trials = [
         SearchStep(kept=kept, params=10 * len(kept), expected=None, value=0.0, retention=None, enough=True)
         for kept in ((1, 2), (1,))
@@ -167,7 +167,7 @@ def test_an_original_that_is_worth_nothing_can_be_told_of():
 
 
 @pytest.mark.parametrize("keep", ["0%", "101%", "abc", "97", "-5%", "nan", "", "%"])
-def test_what_is_no_share(cli, config, tmp_path, keep):
+def test_invalid_shares_are_refused(cli, config, tmp_path, keep):
     found = cli("smallest", config, f"--keep={keep}", "--out", tmp_path / "out")
     assert found.code == 2
     assert "--keep" in found.err
@@ -177,16 +177,16 @@ def test_what_is_no_share(cli, config, tmp_path, keep):
 
 
 @pytest.mark.parametrize(("text", "share"), [("97%", 0.97), ("97 %", 0.97), ("0.97", 0.97), ("100%", 1.0), ("1", 1.0)])
-def test_shares(text, share):
+def test_shares_are_parsed(text, share):
     assert parse_share(text) == share
 
 
-def test_an_infinite_share():
+def test_an_infinite_share_is_refused():
     with pytest.raises(UserError, match="is not a share"):
         parse_share("inf")
 
 
-def test_a_folder_that_is_no_run_is_left_alone(cli, config, tmp_path):
+def test_a_folder_that_is_not_a_run_is_left_alone(cli, config, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("mine")
     found = cli("smallest", config, "--keep", "90%", "--out", tmp_path / "out", "--overwrite")

@@ -1,4 +1,4 @@
-"""Runs that try candidates before they choose one."""
+"""Runs that train candidates for a short while before they select one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_candidate_that_learns_most_is_kept(tried):
     assert result.recipe.endswith(f"seed 0{split}"), "models that are compared have the same split"
 
 
-def test_where_nobody_learns_anything_probes_decide(tried):
+def test_without_any_learning_probes_decide(tried):
     found = Tournament.load(tried[0] / "tournament.json")
     hopeless = found.model_copy(update={"constant_loss": found.winner.loss})
     assert not hopeless.has_learnt(hopeless.finals)
@@ -62,8 +62,8 @@ def test_where_nobody_learns_anything_probes_decide(tried):
     assert f"None of {len(found.rules)} choices of layers learnt anything" in hopeless.summary()
 
 
-def test_who_learns_fast_is_tried_for_longer(tmp_path):
-    """With few texts spread layers lead, with many the low ones; and the split is not chosen by who is fast."""
+def test_fast_learners_are_trained_longer(tmp_path):
+    """Spread layers lead with few texts, low layers with many; speed does not decide the allocation."""
     asked: list[tuple[int, ...]] = []
 
     def train_briefly(_name, kept, texts):
@@ -89,13 +89,13 @@ def test_who_learns_fast_is_tried_for_longer(tmp_path):
     assert (again, len(asked)) == (found, 8)
 
 
-def test_splits_are_tried_for_longer_than_rules(model_folder, task_files, tmp_path):
+def test_allocations_are_trained_longer_than_rules(model_folder, task_files, tmp_path):
     config = check(raw_config(model_folder, task_files, trial=None))
     evaluator = SimpleNamespace(config=config, task=SimpleNamespace(train=range(3000)), unlabelled=range(60_000))
     assert _texts_per_candidate(evaluator) == (6300, 18_900)  # type: ignore[arg-type]
 
 
-def test_it_says_why(tried):
+def test_reports_give_the_reason_for_the_selection(tried):
     out, _ = tried
     chosen, said = Selection.load(out / "selection.json"), Tournament.load(out / "tournament.json").summary()
     assert (chosen.strategy, chosen.reason, chosen.certainty) == ("tried", said, None)
@@ -107,7 +107,7 @@ def test_it_says_why(tried):
     assert f'"name":"tried","choices":[{{"k":{chosen.k}' in page.replace('": ', '":').replace(", ", ",")
 
 
-def test_what_was_tried_is_not_trained_again(model_folder, task_files, tmp_path, tried, monkeypatch):
+def test_finished_trainings_are_not_repeated(model_folder, task_files, tmp_path, tried, monkeypatch):
     config = check(raw_config(model_folder, task_files))
     real, done = Evaluator.train_briefly, []
 
@@ -130,7 +130,7 @@ def test_what_was_tried_is_not_trained_again(model_folder, task_files, tmp_path,
     assert Tournament.load(tmp_path / "out" / "tournament.json") == whole
 
 
-def test_where_it_does_not_go(cli, model_folder, task_files, tmp_path, tried):
+def test_a_tournament_is_refused_outside_a_run(cli, model_folder, task_files, tmp_path, tried):
     raw = raw_config(model_folder, task_files)
     with pytest.raises(Problems, match="in common"):
         check(raw | {"compare": ["tried"], "selection": {"k": 2}})
