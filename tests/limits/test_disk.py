@@ -46,7 +46,7 @@ def test_a_run_resumes_from_wherever_the_disk_was_full(cli, config, tmp_path):
             found = cli("run", config, "--out", out)
         assert found.code == 1, found.err
         assert found.err.count("error:") == 1
-        assert "then the same command goes on from here" in found.err
+        assert "then run the same command to resume" in found.err
         assert "Traceback" not in found.err
         assert str(tmp_path) in found.err
         assert (tmp_path / "out.partial").is_dir()

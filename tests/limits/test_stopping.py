@@ -45,7 +45,7 @@ def test_a_stopped_command_leaves_nothing(cli, command, number, model_folder, te
     before = sorted(tmp_path.iterdir())
     found = cli(command, model_folder("bert"), *(word.format(texts=texts, out=tmp_path / "out") for word in words))
     assert found.code == 128 + number
-    assert found.err == "stopped; nothing half done is left\n"
+    assert found.err == "stopped; nothing unfinished is left\n"
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -83,7 +83,7 @@ def test_a_stopped_study_ends_its_workers(model_folder, task_files, tmp_path):
         study.send_signal(signal.SIGTERM)
         output = study.communicate(timeout=60)[0]
     assert study.returncode == 143
-    assert output.splitlines()[-1] == "stopped; the same command goes on from here"
+    assert output.splitlines()[-1] == "stopped; run the same command to resume"
     assert "Traceback" not in output
     assert not any(worker.is_running() for worker in workers)
 

@@ -92,7 +92,7 @@ def test_a_stopped_search_resumes_to_a_measured_answer(cli, config, tmp_path, st
     options = ["smallest", config, "--keep", "90%", "--out", tmp_path / "out"]
     stopped = cli(*options)
     assert stopped.code == 130
-    assert "goes on from here" in stopped.err
+    assert "run the same command to resume" in stopped.err
     assert [path.name for path in tmp_path.iterdir()] == ["out.partial"]
     found = cli(*options)
     assert found.code == 0, found.err

@@ -14,8 +14,8 @@ from probescale.utils.distributed import is_main_process
 from probescale.utils.resources import find_shortage
 from probescale.utils.signals import Stopped, stop_on_signals
 
-LONG = ("run", "smallest", "probe", "study")  # what they did is kept, and not done again
-GOES_ON = "the same command goes on from here"
+RESUMABLE = ("run", "smallest", "probe", "study")
+RESUME = "run the same command to resume"
 
 
 @contextmanager
@@ -25,28 +25,32 @@ def explain_early_end() -> Iterator[None]:
         with stop_on_signals():
             yield
     except Stopped as stop:
-        with suppress(OSError):  # of a closed terminal, nobody listens any more
+        with suppress(OSError):  # the terminal may be closed
             if is_main_process():
-                print(f"stopped; {GOES_ON if _is_long() else 'nothing half done is left'}", file=sys.stderr, flush=True)
+                print(
+                    f"stopped; {RESUME if _is_resumable() else 'nothing unfinished is left'}",
+                    file=sys.stderr,
+                    flush=True,
+                )
         raise SystemExit(stop.code) from None
     except Exception as error:
-        found = find_shortage(error) or _wrong(error)
-        if found is None:
+        problem = find_shortage(error) or _as_user_error(error)
+        if problem is None:
             raise
-        if isinstance(found, MachineError):
-            after = GOES_ON if _is_long() else "run the same command again"
-            found = MachineError(found.message, field=found.field, hint=f"{found.hint}; then {after}")
+        if isinstance(problem, MachineError):
+            after = RESUME if _is_resumable() else "run the same command again"
+            problem = MachineError(problem.message, field=problem.field, hint=f"{problem.hint}; then {after}")
         with suppress(OSError):
-            _say(found)
-        raise SystemExit(1 if isinstance(found, MachineError) else 2) from None
+            _print_error(problem)
+        raise SystemExit(1 if isinstance(problem, MachineError) else 2) from None
 
 
-def _is_long() -> bool:
-    return sys.argv[1:2] != [] and sys.argv[1] in LONG
+def _is_resumable() -> bool:
+    return sys.argv[1:2] != [] and sys.argv[1] in RESUMABLE
 
 
-def _wrong(error: Exception) -> UserError | None:
-    """What the user can set right; None for a fault of ours."""
+def _as_user_error(error: Exception) -> UserError | None:
+    """The error as something that the user can correct; None for a fault of the program."""
     if isinstance(error, UserError):
         return error
     if isinstance(error, OSError) and error.errno is not None:
@@ -55,7 +59,7 @@ def _wrong(error: Exception) -> UserError | None:
     return None
 
 
-def _say(error: ProbeScaleError) -> None:
+def _print_error(error: ProbeScaleError) -> None:
     from probescale.utils.progress import PlainConsole
 
     console = PlainConsole(stderr=True)

@@ -63,7 +63,7 @@ def cut_to_folder(
     if encoder:
         check_modules(encoder)
     parent = load_as_saved(source, revision, encoder_only=encoder_only, allow_pickle=allow_pickle, dtype="auto")
-    with spinner("asking the parent"):
+    with spinner("running the original"):
         child = keep_layers(parent, kept, decoder, share=True)
         if chosen:
             child = keep_heads(child, [chosen[layer] for layer in kept], share=True)

@@ -1,4 +1,4 @@
-"""The folder of a run: work stands beside it until it is complete, and goes on there after an interruption."""
+"""The folder of a run: work is kept in OUT.partial until it is complete, and resumed there after an interruption."""
 
 from __future__ import annotations
 
@@ -25,11 +25,12 @@ from probescale.utils.files import (
 from probescale.utils.progress import console
 from probescale.utils.yaml_files import to_yaml
 
-INNER = ".work"  # within the run's folder while the run lasts: what a resumed run goes on with
+INNER = ".work"  # what only a resumed run needs; removed when the run is complete
 MARK = f"{INNER}/identity.json"
 
 
 def check_run_folder(out: Path | str, *, overwrite: bool) -> Path:
+    """The folder as a path, or an error if something that is not a run stands there."""
     cut_off = (Path(out) / MARK).is_file()
     markers = ["config.yaml", "selection.json", "metrics.json"]
     out = check_output_folder(Path(out), overwrite=overwrite or cut_off, markers=markers)
@@ -42,15 +43,18 @@ def _partial(out: Path) -> Path:
 
 
 @contextmanager
-def work_folder(out: Path, config: RunConfig, made: dict[str, Any], **asked: object) -> Iterator[Path]:
-    """`out.partial`, with what an interrupted run of exactly this work left there; it becomes `out` at the end."""
-    with _alone(out):
-        yield from _filled(out, config, made, **asked)
+def work_folder(out: Path, config: RunConfig, provenance: dict[str, Any], **extra: object) -> Iterator[Path]:
+    """`out.partial`, with what an interrupted run of the same work left there; renamed to `out` when it is complete.
+
+    `extra`: what else, besides configuration and provenance, tells one piece of work from another.
+    """
+    with _locked(out):
+        yield from _partial_folder(out, config, provenance, **extra)
 
 
 @contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """One process at a time. The lock of a process that was killed is free."""
+def _locked(out: Path) -> Iterator[None]:
+    """Allow one process at a time. A killed process leaves no lock behind."""
     path = out.with_name(f".{out.name}.lock")
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
@@ -65,15 +69,16 @@ def _alone(out: Path) -> Iterator[None]:
         lock.release()
 
 
-def _filled(out: Path, config: RunConfig, made: dict[str, Any], **asked: object) -> Iterator[Path]:
+def _partial_folder(out: Path, config: RunConfig, provenance: dict[str, Any], **extra: object) -> Iterator[Path]:
     work = _partial(out)
     if (out / MARK).is_file() and not work.exists():
-        out.rename(work)  # it was cut off in its very last step
-    _sweep_all(out, work)
-    identity = json.dumps({**made, "command": None, "config": config.model_dump(mode="json"), **asked}, sort_keys=True)
+        out.rename(work)  # it was killed in its very last step
+    _remove_leftovers(out, work)
+    same_work = {**provenance, "command": None, "config": config.model_dump(mode="json"), **extra}
+    identity = json.dumps(same_work, sort_keys=True)
     mark = work / MARK
     if mark.is_file() and mark.read_text(encoding="utf-8") == identity:
-        console.print(f"going on with the interrupted run in {work}")
+        console.print(f"resuming the interrupted run in {work}")
     else:
         with atomic_folder(work) as new:
             write_text(new / MARK, identity)
@@ -81,16 +86,16 @@ def _filled(out: Path, config: RunConfig, made: dict[str, Any], **asked: object)
     try:
         yield work
     except ProofFailed:
-        raise  # not the settings are wrong: what was trained stays
+        raise  # the settings are fine: what was trained is kept
     except UserError:
-        remove_folder(work)  # nothing here is worth going on with
+        remove_folder(work)  # nothing here is worth resuming
         raise
     replace_folder(work, out)
     remove_folder(out / INNER, beside=out)
 
 
-def _sweep_all(out: Path, work: Path) -> None:
-    """No other process works here: what has a temporary name was left by one that was killed."""
+def _remove_leftovers(out: Path, work: Path) -> None:
+    """Remove temporary files of killed processes; the lock makes sure that no other process works here."""
     remove_leftovers(out)
     remove_leftovers(work)
     for path in work.rglob(".*.tmp"):
