@@ -115,11 +115,11 @@ def test_the_best_epoch_is_kept(parent, monkeypatch):
     losses = iter([0.5, 0.4, 0.6, 0.7, 0.1])
     weights = []
 
-    def loss(loaded, *_):
+    def loss(_, loaded):
         weights.append({name: value.clone() for name, value in loaded.model.state_dict().items()})
         return next(losses)
 
-    monkeypatch.setattr("probescale.recovery.fine_tuning._held_out_loss", loss)
+    monkeypatch.setattr("probescale.recovery.training_set.TrainingSet.held_out_loss", loss)
     model = keep_layers(parent, (1, 2))
     fine_tune(model, TRAIN, RECIPE.model_copy(update={"epochs": 5, "validation": 0.25, "patience": 2}), max_length=32)
     assert len(weights) == 4
@@ -140,7 +140,7 @@ def test_rows_set_aside_are_not_learnt_from(parent):
     for data in (TRAIN, turned):
         model = keep_layers(parent, (1,))
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("probescale.recovery.fine_tuning.split_rows", lambda *_: ([], held))
+            patch.setattr("probescale.recovery.training_set.split_rows", lambda *_: ([], held))
             fine_tune(model, data, recipe, max_length=32)
         found.append(model.fingerprint)
     assert found[0] == found[1]

@@ -39,7 +39,7 @@ def test_rows_without_a_label_do_not_count():
 
 @pytest.mark.parametrize("soft", [0.0, 0.3, 1.0])
 def test_a_label_and_an_answer_share_the_loss_and_an_answer_alone_takes_all(soft):
-    objective = Objective(torch.tensor([0.0, NAN, NAN]), answers=ANSWERS, soft=soft, temperature=2.0)
+    objective = Objective(torch.tensor([0.0, NAN, NAN]), teacher_logits=ANSWERS, teacher_share=soft, temperature=2.0)
     apart = kl(LOGITS, ANSWERS, 2.0)
     first = (1 - soft) * functional.cross_entropy(LOGITS[:1], torch.tensor([0])) + soft * apart[0]
     assert objective.loss(LOGITS, ROWS).item() == pytest.approx(((first + apart[1] + apart[2]) / 3).item(), rel=1e-5)
@@ -48,18 +48,19 @@ def test_a_label_and_an_answer_share_the_loss_and_an_answer_alone_takes_all(soft
 def test_a_word_that_the_teacher_did_not_see_learns_from_its_label():
     answers = ANSWERS.clone()
     answers[1:] = NAN
-    objective = Objective(torch.tensor([NAN, 1.0, NAN]), answers=answers, soft=1.0)
+    objective = Objective(torch.tensor([NAN, 1.0, NAN]), teacher_logits=answers, teacher_share=1.0)
     expected = (kl(LOGITS, ANSWERS)[0] + functional.cross_entropy(LOGITS[1:2], torch.tensor([1]))) / 2
     assert objective.loss(LOGITS, ROWS).item() == pytest.approx(expected.item(), rel=1e-5)
 
 
 def test_the_right_answer_costs_nothing():
-    assert Objective(torch.full((3,), NAN), answers=ANSWERS).loss(ANSWERS, ROWS).item() == pytest.approx(0, abs=1e-6)
+    objective = Objective(torch.full((3,), NAN), teacher_logits=ANSWERS)
+    assert objective.loss(ANSWERS, ROWS).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_quantities_are_squared_distances():
     labels, answers = torch.tensor([1.0, NAN]), torch.tensor([[3.0], [5.0]])
-    objective = Objective(labels, criterion=SquaredError(), answers=answers, soft=0.5)
+    objective = Objective(labels, criterion=SquaredError(), teacher_logits=answers, teacher_share=0.5)
     logits = torch.tensor([[2.0], [2.0]])
     assert objective.loss(logits, torch.arange(2)).item() == pytest.approx((0.5 * 1 + 0.5 * 1 + 9) / 2)
 
@@ -80,9 +81,9 @@ def test_states_are_compared_by_share_of_their_length():
 
 
 def test_the_best_single_answer():
-    mixed = Objective(torch.tensor([0.0, NAN, 1.0]), answers=ANSWERS)
+    mixed = Objective(torch.tensor([0.0, NAN, 1.0]), teacher_logits=ANSWERS)
     shares = (torch.tensor([1.0, 0.0]) + ANSWERS[1].softmax(-1) + torch.tensor([0.0, 1.0])) / 3
-    torch.testing.assert_close(mixed.constant(LOGITS, ROWS).softmax(-1), shares.expand(3, 2))
+    torch.testing.assert_close(mixed.constant_logits(LOGITS, ROWS).softmax(-1), shares.expand(3, 2))
     labels, answers = torch.tensor([1.0, NAN, 3.0]), torch.tensor([[9.0], [5.0], [9.0]])
-    numbers = Objective(labels, criterion=SquaredError(), answers=answers)
-    assert numbers.constant(LOGITS[:, :1], ROWS).flatten().tolist() == [3.0, 3.0, 3.0]
+    numbers = Objective(labels, criterion=SquaredError(), teacher_logits=answers)
+    assert numbers.constant_logits(LOGITS[:, :1], ROWS).flatten().tolist() == [3.0, 3.0, 3.0]

@@ -24,11 +24,12 @@ from probescale.models.surgery import keep_layers
 from probescale.pipeline.folder import INNER
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.bias import Bias, measure_swaps
-from probescale.recovery.fine_tuning import fine_tune, train_briefly
+from probescale.recovery.fine_tuning import fine_tune
 from probescale.recovery.predict import predict
 from probescale.recovery.predictions import load_predictions, save_predictions
 from probescale.recovery.recipe import describe_recipe
 from probescale.recovery.result import EvaluatedModel
+from probescale.recovery.short_training import train_briefly
 from probescale.recovery.teacher import TeacherOutputs, load_teacher, record_teacher_outputs
 from probescale.selection.result import Selection
 from probescale.tasks.metrics import interval

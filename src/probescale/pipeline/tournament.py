@@ -16,7 +16,7 @@ from probescale.models.shrink.shrinker import ShrinkPlan
 from probescale.models.subsets import Subset, format_layers
 from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.workbench import Workbench
-from probescale.recovery.fine_tuning import count_held_out
+from probescale.recovery.short_training import count_held_out
 from probescale.selection.evidence import Evidence
 from probescale.utils.files import Record
 

@@ -1,4 +1,4 @@
-"""What a model is trained towards: labels, and the answers and states of a teacher."""
+"""The training objective: labels, and the logits and states of a teacher."""
 
 from __future__ import annotations
 
@@ -12,54 +12,54 @@ from probescale.tasks.kinds.losses import CrossEntropy, Loss
 
 @dataclass(frozen=True)
 class Objective:
-    """Rows without a label learn from the teacher alone."""
+    """What every row should learn. Rows without a label learn from the teacher alone."""
 
-    labels: Tensor  # (rows,) NaN: nobody knows
+    labels: Tensor  # (rows,) or (rows, columns); NaN: no label
     criterion: Loss = field(default_factory=CrossEntropy)  # of the kind of task
-    answers: Tensor | None = None  # (rows, classes) the teacher's logits; NaN: it was not asked
-    soft: float = 1.0  # share of the teacher's answers where there is a label, too
+    teacher_logits: Tensor | None = None  # (rows, classes); NaN: the teacher did not see the row
+    teacher_share: float = 1.0  # of the teacher's part in the loss of a row that has a label, too
     temperature: float = 1.0
-    answer_weight: float = 1.0  # of labels and answers beside the states
-    states: Tensor | None = None  # (inputs, layers, hidden) what the student's layers should come near to
-    state_weight: float = 0.0
+    output_weight: float = 1.0  # of the loss on labels and teacher's logits
+    states: Tensor | None = None  # (inputs, layers, hidden), the targets of the student's states
+    state_weight: float = 0.0  # of the loss on states
 
     def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
-        """The mean over the rows that count."""
+        """The mean loss on labels and teacher's logits, over the rows that have either."""
         rows = rows.cpu()
         labels = self.labels[rows].to(logits.device)
-        labelled, hard = known(labels), self.criterion.of_labels(logits, labels)
+        labelled, hard = has_label(labels), self.criterion.of_labels(logits, labels)
         weights, losses = labelled.float(), hard
-        if self.answers is not None:
-            answers = self.answers[rows].to(logits.device)
-            taught = ~answers.isnan().any(-1)
-            share = taught.float() * torch.where(labelled, self.soft, 1.0)
+        if self.teacher_logits is not None:
+            targets = self.teacher_logits[rows].to(logits.device)
+            taught = ~targets.isnan().any(-1)
+            share = taught.float() * torch.where(labelled, self.teacher_share, 1.0)
             weights = (taught | labelled).float()
-            soft = self.criterion.of_teacher(logits, answers.nan_to_num(), self.temperature)
+            soft = self.criterion.of_teacher(logits, targets.nan_to_num(), self.temperature)
             losses = (1 - share) * hard + share * soft
         return (weights * losses).sum() / weights.sum().clamp(min=1)
 
-    def constant(self, logits: Tensor, rows: Tensor) -> Tensor:
-        """The one answer that is nearest to all of them, in place of such logits."""
-        wanted = self.criterion.wanted(self.labels[rows.cpu()], logits.shape[1])
-        if self.answers is not None:
-            wanted = torch.where(wanted.isnan(), self.criterion.mean(self.answers[rows.cpu()]), wanted)
-        return self.criterion.logits(wanted.nanmean(0)).expand_as(logits).to(logits)
+    def constant_logits(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """Logits of the best constant predictor for these rows, in the shape of `logits`."""
+        targets = self.criterion.wanted(self.labels[rows.cpu()], logits.shape[1])
+        if self.teacher_logits is not None:
+            targets = torch.where(targets.isnan(), self.criterion.mean(self.teacher_logits[rows.cpu()]), targets)
+        return self.criterion.logits(targets.nanmean(0)).expand_as(logits).to(logits)
 
-    def counted(self, rows: Tensor) -> int:
-        """How many of these rows (-1: none) there is anything to learn for."""
+    def count_learnable(self, rows: Tensor) -> int:
+        """How many of these rows have a label or the teacher's logits. Entries of -1 are not rows."""
         rows = rows[rows >= 0].cpu()
-        counted = known(self.labels[rows])
-        if self.answers is not None:
-            counted |= ~self.answers[rows].isnan().any(-1)
-        return int(counted.sum())
+        learnable = has_label(self.labels[rows])
+        if self.teacher_logits is not None:
+            learnable |= ~self.teacher_logits[rows].isnan().any(-1)
+        return int(learnable.sum())
 
     def state_loss(self, states: Tensor, numbers: Tensor) -> Tensor:
-        """The squared distance to the teacher's states as a share of their squared length; the mean over all."""
+        """Squared distance to the teacher's states relative to their squared length, averaged over all."""
         assert self.states is not None
-        wanted = self.states[numbers.cpu()].to(states.device)
-        return ((states - wanted) ** 2).sum(-1).div((wanted**2).sum(-1).clamp(min=1e-6)).mean()
+        targets = self.states[numbers.cpu()].to(states.device)
+        return ((states - targets) ** 2).sum(-1).div((targets**2).sum(-1).clamp(min=1e-6)).mean()
 
 
-def known(labels: Tensor) -> Tensor:
-    """(rows,) which rows have a label; a label may be a number or a row of them."""
+def has_label(labels: Tensor) -> Tensor:
+    """(rows,) which rows have a label. A label may be a number or a row of numbers."""
     return ~labels.flatten(1).isnan().any(-1) if labels.ndim > 1 else ~labels.isnan()

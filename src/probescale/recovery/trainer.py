@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import Dataset
+from torch.utils.data import Subset
 from transformers import PrinterCallback, Trainer, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
@@ -19,9 +19,9 @@ from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import BatchSplitter
 from probescale.models.precision import choose_precision
-from probescale.recovery.objective import Objective
 from probescale.recovery.predict import select_rows
 from probescale.recovery.states import mean_over_tokens
+from probescale.recovery.training_set import TrainingSet
 from probescale.utils.distributed import process_count
 
 SHOWN_EXAMPLES = 3  # in an error message
@@ -34,24 +34,21 @@ class RecoveryTrainer(Trainer):
     def __init__(
         self,
         loaded: LoadedModel,
-        data: Dataset[dict[str, Any]],
-        lengths: list[int],  # in tokens
-        collate: Callable[..., dict[str, Tensor]],
-        objective: Objective,
+        data: TrainingSet,
         captured: list[Tensor],  # every layer's output in the latest forward pass, if the objective compares states
         arguments: TrainingArguments,
         layer_decay: float,
         checkpoints: Path | None = None,
     ) -> None:
-        self.loaded, self.objective, self.captured, self.layer_decay = loaded, objective, captured, layer_decay
-        self.lengths, self.checkpoints = lengths, checkpoints
+        self.loaded, self.objective, self.captured, self.layer_decay = loaded, data.objective, captured, layer_decay
+        self.lengths, self.checkpoints = data.inputs.tokens.lengths[data.used].tolist(), checkpoints
         self.splitter = BatchSplitter()
         self.shares = (1.0, 1.0)  # of the batch's rows and inputs in the part that is learned now
         super().__init__(
             model=loaded.model,
             args=arguments,
-            train_dataset=data,
-            data_collator=partial(collate, loaded.tokenizer),
+            train_dataset=Subset(data.inputs, data.used),
+            data_collator=partial(data.inputs.collate, loaded.tokenizer),
         )
         self.remove_callback(PrinterCallback)
 
@@ -66,7 +63,7 @@ class RecoveryTrainer(Trainer):
         outputs = model(**fields)
         objective, (row_share, input_share) = self.objective, self.shares
         rows = select_rows(self.loaded.family, outputs.logits, inputs)
-        loss = row_share * objective.answer_weight * objective.loss(*rows)
+        loss = row_share * objective.output_weight * objective.loss(*rows)
         if objective.states is not None:
             states = mean_over_tokens(self.captured, inputs["attention_mask"])
             loss = loss + input_share * objective.state_weight * objective.state_loss(states, inputs["number"])
@@ -96,8 +93,9 @@ class RecoveryTrainer(Trainer):
             fields = {name: tensor[part] for name, tensor in inputs.items()}
             self.shares = (1.0, 1.0)
             if len(fields["number"]) < len(numbers):
-                known = self.objective.counted(fields["rows"]) / max(self.objective.counted(inputs["rows"]), 1)
-                self.shares = (known, len(fields["number"]) / len(numbers))
+                count = self.objective.count_learnable
+                learnable = count(fields["rows"]) / max(count(inputs["rows"]), 1)
+                self.shares = (learnable, len(fields["number"]) / len(numbers))
             return super(RecoveryTrainer, self).training_step(model, fields)
 
         def undo() -> None:

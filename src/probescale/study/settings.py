@@ -1,4 +1,4 @@
-"""What a study varies, and where its cells run: the `study` section beside the settings of a run."""
+"""The `study` section of a configuration: what a study varies, and where its cells run."""
 
 from __future__ import annotations
 

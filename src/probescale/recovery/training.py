@@ -1,0 +1,82 @@
+"""One training of a model on a TrainingSet, in all processes that share it."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import set_seed
+
+from probescale.config import RecoveryConfig
+from probescale.errors import UserError
+from probescale.models.loading import LoadedModel, quiet_transformers
+from probescale.recovery.callbacks import EarlyStop, ProgressBar
+from probescale.recovery.checkpoints import Checkpoints, find_newest
+from probescale.recovery.states import capture_states
+from probescale.recovery.trainer import RecoveryTrainer, build_arguments, mean_epoch_losses
+from probescale.recovery.training_set import TrainingSet
+from probescale.utils.progress import progress
+
+DROPOUT_NAMES = ("dropout", "attention_dropout", "activation_dropout", "dropout_prob", "dropout_rate")
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """How one training runs, and where it writes."""
+
+    recipe: RecoveryConfig
+    seed: int
+    title: str
+    tracking: Path | None = None  # folder for trackers that write files
+    checkpoints: Path | None = None  # folder for checkpoints; None: none are saved
+
+
+def train(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> tuple[float, ...]:
+    """Train the model in place; the mean loss of every epoch. Resumes from the newest checkpoint, if there is one."""
+    set_seed(run.seed)
+    recipe, objective = run.recipe, data.objective
+    blocks = list(loaded.family.layers(loaded.model)) if objective.states is not None else []
+    steps = recipe.epochs * -(-len(data.used) // recipe.batch_size)
+    with tempfile.TemporaryDirectory() as scratch, quiet_transformers(), capture_states(blocks) as captured:
+        arguments = build_arguments(recipe, str(run.tracking or scratch), run.seed, run.title, steps)
+        trainer = RecoveryTrainer(loaded, data, captured, arguments, recipe.layer_decay, run.checkpoints)
+        if data.held_out:
+            loss = partial(data.held_out_loss, loaded)
+            trainer.add_callback(EarlyStop(loaded.model, loss, recipe.patience, run.checkpoints))
+        if run.checkpoints:
+            trainer.add_callback(Checkpoints(run.checkpoints))
+        newest = find_newest(run.checkpoints) if run.checkpoints else None
+        with progress(run.title, steps) as advance:
+            trainer.add_callback(ProgressBar(advance))
+            trainer.train(resume_from_checkpoint=str(newest) if newest else None)
+    loaded.model.eval()
+    if not all(torch.isfinite(parameter).all() for parameter in loaded.model.parameters()):
+        raise UserError(
+            f"{run.title} diverged: weights are no longer finite",
+            field="recovery.learning_rate",
+            hint=f"choose one below {recipe.learning_rate:g}",
+        )
+    return mean_epoch_losses(trainer.state.log_history)
+
+
+@contextmanager
+def changed_dropout(model: nn.Module, share: float | None) -> Iterator[None]:
+    """Use another dropout rate while the block lasts; None: the model's own."""
+    before: list[tuple[nn.Module, str, float]] = []
+    for module in model.modules() if share is not None else ():
+        # Some modules hand their rate to a function instead of having an nn.Dropout.
+        for name in ("p",) if isinstance(module, nn.Dropout) else DROPOUT_NAMES:
+            if isinstance(value := getattr(module, name, None), float):
+                before.append((module, name, value))
+                setattr(module, name, share)
+    try:
+        yield
+    finally:
+        for module, name, value in before:
+            setattr(module, name, value)

@@ -1,0 +1,78 @@
+"""What a training learns from: tokenized inputs, the objective, and which inputs are held out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from probescale.config import RecoveryConfig
+from probescale.models.loading import LoadedModel
+from probescale.models.subsets import Subset
+from probescale.recovery.inputs import Inputs, build_inputs
+from probescale.recovery.label_scale import LabelScale, fit_label_scale
+from probescale.recovery.objective import Objective
+from probescale.recovery.predict import compute_logits
+from probescale.recovery.teacher import TeacherOutputs
+from probescale.tasks.data import Data
+from probescale.tasks.kinds import find_kind
+from probescale.tasks.sampling import split_rows
+from probescale.tasks.unlabelled import joined
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """Inputs, the labelled ones first, and what is to be learned from them."""
+
+    inputs: Inputs
+    objective: Objective
+    used: Sequence[int]  # numbers of the inputs to learn from
+    held_out: Sequence[int] = ()  # numbers of the inputs to validate on
+
+    def hold_out(self, data: Data, share: float, seed: int) -> TrainingSet:
+        """The same set with a share of its labelled inputs held out; `data` has their labels."""
+        if not share:
+            return self
+        _, held_out = split_rows(data.classes, share, seed)
+        excluded = set(held_out)
+        return replace(self, used=[number for number in self.used if number not in excluded], held_out=held_out)
+
+    def held_out_logits(self, loaded: LoadedModel) -> tuple[Tensor, Tensor]:
+        """The model's logits on the held-out inputs, and the numbers of their rows."""
+        logits = torch.from_numpy(compute_logits(loaded, self.inputs, only=self.held_out, title="validating"))
+        rows = torch.nonzero(~logits[:, 0].isnan()).flatten()
+        return logits[rows], rows
+
+    def held_out_loss(self, loaded: LoadedModel) -> float:
+        """The model's loss on the labels of the held-out inputs."""
+        return replace(self.objective, teacher_logits=None).loss(*self.held_out_logits(loaded)).item()
+
+
+def build_training_set(
+    loaded: LoadedModel,
+    train: Data,
+    recipe: RecoveryConfig,
+    max_length: int,
+    teacher: TeacherOutputs | None = None,
+    kept: Subset | None = None,
+) -> tuple[TrainingSet, LabelScale]:
+    """All inputs and the objective of the recipe; and the scale that the labels are learned in."""
+    inputs = build_inputs(loaded.tokenizer, joined(train, teacher.unlabelled if teacher else None), max_length)
+    kind, known = find_kind(train.kind), train.row_labels
+    scale = fit_label_scale(known, loaded.model) if kind.standardised else LabelScale()
+    labels = np.full((inputs.rows, *known.shape[1:]), np.nan, np.float32)  # unlabelled inputs come last
+    labels[: len(known)] = scale.standardize(known)
+    states = teacher.states_for(kept) if teacher and kept and (recipe.states or recipe.healing) else None
+    objective = Objective(
+        labels=torch.from_numpy(labels),
+        criterion=kind.loss,
+        teacher_logits=torch.from_numpy(scale.standardize(teacher.logits)) if teacher else None,
+        teacher_share=recipe.soft,
+        temperature=recipe.temperature,
+        states=None if states is None else torch.from_numpy(states),
+        state_weight=recipe.states,
+    )
+    return TrainingSet(inputs, objective, range(len(inputs))), scale
