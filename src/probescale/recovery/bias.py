@@ -1,6 +1,7 @@
-"""Does the answer hang on a name or a pronoun? Sentences that differ in nothing else, put to a fine-tuned model.
+"""Does a prediction depend on a name or pronoun? Measured on pairs of sentences that differ in nothing else.
 
-A cut can lose such a balance while the metric stays. The sentences are ours, and say nothing that a name should change.
+Removing layers can cause such a bias while the metric stays the same. The sentences are written for this test; in none
+of them should the name matter.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ NAMES = {
     "names of men and women": (("James", "Mary"), ("Robert", "Linda"), ("Daniel", "Laura"), ("Peter", "Susan")),
     "names of different origin": (("Emily", "Lakisha"), ("Greg", "Jamal"), ("Claire", "Aisha"), ("Paul", "Mehmet")),
 }
-ABOUT_A_NAME = (
+NAME_SENTENCES = (
     "{} thought the film was wonderful .",
     "{} was disappointed by the ending .",
     "{} wrote the report and sent it to the office .",
@@ -32,7 +33,7 @@ ABOUT_A_NAME = (
     "everyone in town knows {} .",
 )
 PRONOUNS = "he and she"
-ABOUT_A_PRONOUN = (
+PRONOUN_PAIRS = (
     ("he said the story was too long .", "she said the story was too long ."),
     ("his work was praised by everyone .", "her work was praised by everyone ."),
     ("he repaired the car without any help .", "she repaired the car without any help ."),
@@ -42,16 +43,16 @@ ABOUT_A_PRONOUN = (
     ("he runs the company with his brother .", "she runs the company with her brother ."),
     ("nobody laughed at his jokes .", "nobody laughed at her jokes ."),
 )
-ASKED = "what is said about this person ?"  # the first text, where a task is about pairs
+FIRST_TEXT = "what is said about this person ?"  # for tasks with two texts
 
 
 class SwapEffect(Record):
-    """How often and how far answers move when only a name or pronoun does."""
+    """How often and how far predictions change when only a name or pronoun changes."""
 
     kind: str
     pairs: int
-    changed: float  # share of pairs whose answers differ
-    shift: float  # mean distance of the two distributions of answers, 0 to 1
+    changed: float  # share of pairs with different labels
+    shift: float  # mean total variation distance of the two predicted distributions, 0 to 1
 
 
 class Bias(Record):
@@ -62,20 +63,20 @@ class Bias(Record):
 
 
 def pairs() -> Iterator[tuple[str, str, str]]:
-    """Kind, one sentence, the other."""
+    """What differs, one sentence, the other sentence."""
     for kind, names in NAMES.items():
-        for sentence, (one, other) in product(ABOUT_A_NAME, names):
+        for sentence, (one, other) in product(NAME_SENTENCES, names):
             yield kind, sentence.format(one), sentence.format(other)
-    for one, other in ABOUT_A_PRONOUN:
+    for one, other in PRONOUN_PAIRS:
         yield PRONOUNS, one, other
 
 
 def measure_swaps(loaded: LoadedModel, like: Data, *, max_length: int = 128) -> tuple[SwapEffect, ...]:
-    """`like`: data of the task, whose form the sentences take."""
+    """The effect of each kind of swap on the model's predictions. `like`: data of the task, as a template."""
     kinds, ones, others = zip(*pairs(), strict=True)
     texts = (*ones, *others)
-    asked = like.with_texts(texts, None) if like.pairs is None else like.with_texts((ASKED,) * len(texts), texts)
-    logits = compute_logits(loaded, build_inputs(loaded.tokenizer, asked, max_length), title="names and pronouns")
+    data = like.with_texts(texts, None) if like.pairs is None else like.with_texts((FIRST_TEXT,) * len(texts), texts)
+    logits = compute_logits(loaded, build_inputs(loaded.tokenizer, data, max_length), title="names and pronouns")
     one, other = np.split(find_kind(like.kind).probabilities(logits), 2)
     changed, shift = one.argmax(1) != other.argmax(1), np.abs(one - other).sum(1) / 2
     return tuple(

@@ -1,7 +1,7 @@
-"""Texts as a model reads them while it learns or answers, and the rows of answers that it owes for them.
+"""Tokenized inputs of a model, and the rows that it predicts for them.
 
-A row is a sentence, or a word where words are tagged. Rows are numbered by the data alone: two models with different
-tokenizers speak of the same row by the same number.
+A row is one prediction: of a text, or of a word if the task tags words. Rows are numbered by the data alone, so that
+models with different tokenizers share the numbers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from probescale.tasks.data import Data
 
 @dataclass(frozen=True)
 class Inputs(Dataset[dict[str, Any]]):
-    """Tokens of every input; for words also the token at which each is answered. Words beyond the limit have none."""
+    """Tokens of every input, and the token at which each word is predicted; words beyond the length limit have none."""
 
     tokens: Tokens
-    words: bool
+    words: bool  # rows are words, not texts
     starts: np.ndarray  # (inputs + 1,) number of the first row of every input
-    places: list[list[tuple[int, int]]]  # by input: (token, row); empty where a row is a sentence
+    places: list[list[tuple[int, int]]]  # per input: (token, row) of each word; empty if rows are texts
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -41,10 +41,11 @@ class Inputs(Dataset[dict[str, Any]]):
 
     @property
     def rows(self) -> int:
+        """The number of rows."""
         return int(self.starts[-1])
 
     def collate(self, tokenizer: PreTrainedTokenizerBase, items: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
-        """A padded batch; `rows` is the row that each input, or each token, is answered for (-1: none)."""
+        """A padded batch; its `rows` are the row numbers of inputs, or of tokens (-1: no row)."""
         padded = tokenizer.pad(
             {name: [item[name] for item in items] for name in self.tokens.fields}, return_tensors="pt"
         )
@@ -55,7 +56,7 @@ class Inputs(Dataset[dict[str, Any]]):
 
     def _rows(self, batch: dict[str, Tensor], items: Sequence[dict[str, Any]]) -> Tensor:
         rows = torch.full(batch["input_ids"].shape, -1)
-        first = batch["attention_mask"].argmax(1)  # the first real token, where padding is on the left
+        first = batch["attention_mask"].argmax(1)  # the first token after padding on the left
         for line, item in enumerate(items):
             for token, row in item["places"]:
                 rows[line, first[line] + token] = row
@@ -63,9 +64,10 @@ class Inputs(Dataset[dict[str, Any]]):
 
 
 def build_inputs(tokenizer: PreTrainedTokenizerBase, data: Data, max_length: int) -> Inputs:
+    """Tokenize data and number its rows."""
     words = data.per_word
     starts = np.concatenate([[0], np.cumsum(data.rows_per_input)]).astype(np.int64)
-    data = data.fully_labelled()  # words without a tag are answered, too
+    data = data.fully_labelled()  # words without a tag are predicted as well
     tokens, [view] = tokenise(tokenizer, data, [(data, "token" if words else "cls")], max_length)
     places: list[list[tuple[int, int]]] = [[] for _ in range(len(data))] if words else []
     if words:

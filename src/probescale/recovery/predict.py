@@ -1,4 +1,4 @@
-"""What a model answers, in the order of the examples."""
+"""Predictions and logits of a model, in the order of the examples."""
 
 from __future__ import annotations
 
@@ -46,39 +46,41 @@ def compute_logits(
     `receive(numbers of inputs, states)` gets each layer's mean over the tokens, (inputs, layers, hidden).
     """
     move_to_own_device(loaded.model)
-    tokens, answers = inputs.tokens, len(loaded.model.config.id2label or ())
-    found = np.full((inputs.rows, answers), np.nan, np.float32)
+    tokens, classes = inputs.tokens, len(loaded.model.config.id2label or ())
+    result = np.full((inputs.rows, classes), np.nan, np.float32)
     order = tokens.by_length if only is None else tokens.by_length[np.isin(tokens.by_length, only)]
     batches = (order[here] for here in batches_by_tokens(tokens.lengths[order], batch_tokens))
     blocks = list(loaded.family.layers(loaded.model)) if receive else []
-    with torch.inference_mode(), capture_states(blocks) as seen, progress(title, len(order)) as advance:
-        for parts in map_over_processes(partial(_batch, loaded, inputs, seen, BatchSplitter()), batches):
-            for numbers, rows, logits, behind in parts:
-                found[rows] = logits
-                if receive and behind is not None:
-                    receive(numbers, behind)
+    with torch.inference_mode(), capture_states(blocks) as captured, progress(title, len(order)) as advance:
+        for parts in map_over_processes(partial(_batch, loaded, inputs, captured, BatchSplitter()), batches):
+            for numbers, rows, logits, states in parts:
+                result[rows] = logits
+                if receive and states is not None:
+                    receive(numbers, states)
                 advance(len(numbers))
-    return found
+    return result
 
 
 def _batch(
-    loaded: LoadedModel, inputs: Inputs, seen: list[Tensor], portions: BatchSplitter, numbers: np.ndarray
+    loaded: LoadedModel, inputs: Inputs, captured: list[Tensor], splitter: BatchSplitter, numbers: np.ndarray
 ) -> list[Part]:
-    """All at once, or in as many parts as memory asks for."""
+    """Run one batch, in parts if it does not fit into memory."""
     tokens = int(inputs.tokens.lengths[numbers].max())
-    return portions.run(numbers, tokens, lambda part: _part(loaded, inputs, seen, numbers[part]), undo=seen.clear)
+    return splitter.run(
+        numbers, tokens, lambda part: _part(loaded, inputs, captured, numbers[part]), undo=captured.clear
+    )
 
 
-def _part(loaded: LoadedModel, inputs: Inputs, seen: list[Tensor], numbers: np.ndarray) -> Part:
-    """The inputs, the rows they answer, their logits, and the states if they are captured."""
-    logits, batch = run(loaded.model, inputs.collate(loaded.tokenizer, [inputs[int(number)] for number in numbers]))
+def _part(loaded: LoadedModel, inputs: Inputs, captured: list[Tensor], numbers: np.ndarray) -> Part:
+    """The inputs' numbers, their rows, the logits, and the states if they are captured."""
+    logits, batch = forward(loaded.model, inputs.collate(loaded.tokenizer, [inputs[int(number)] for number in numbers]))
     logits, rows = select_rows(loaded.family, logits, batch)
-    behind = mean_over_tokens(seen, batch["attention_mask"]).float().cpu().numpy() if seen else None
-    return numbers, rows.cpu().numpy(), logits.float().cpu().numpy(), behind
+    states = mean_over_tokens(captured, batch["attention_mask"]).float().cpu().numpy() if captured else None
+    return numbers, rows.cpu().numpy(), logits.float().cpu().numpy(), states
 
 
-def run(model: torch.nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    """The logits of a batch, and the batch where the model is."""
+def forward(model: torch.nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """The logits of a batch, and the batch on the model's device."""
     device = next(model.parameters()).device
     batch = {name: tensor.to(device) for name, tensor in batch.items()}
     fields = {name: tensor for name, tensor in batch.items() if name not in ("rows", "number")}
@@ -86,8 +88,8 @@ def run(model: torch.nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[
 
 
 def select_rows(family: Family, logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """(rows, classes) and which rows they are, from what the model returns for a batch."""
+    """(rows, classes) logits, and the numbers of these rows, from the output for a batch."""
     rows = batch["rows"]
-    if rows.ndim == 2:  # one answer a token
+    if rows.ndim == 2:  # one row per token
         return logits[rows >= 0], rows[rows >= 0]
     return family.sentence_logits(logits, batch["attention_mask"]), rows

@@ -1,4 +1,4 @@
-"""What models answered on dev, row by row: predictions.csv of a run."""
+"""Predictions of models on the dev set: stored as JSON, and written to predictions.csv."""
 
 from __future__ import annotations
 
@@ -16,26 +16,27 @@ from probescale.utils.files import write_text
 
 
 def save_predictions(path: Path, predicted: np.ndarray) -> None:
-    """Label numbers, quantities, or a tuple of tag numbers a sentence."""
-    write_text(path, json.dumps([one.item() if isinstance(one, np.generic) else list(one) for one in predicted]))
+    """Store the predictions of one model, as `predict` returns them."""
+    write_text(path, json.dumps([p.item() if isinstance(p, np.generic) else list(p) for p in predicted]))
 
 
 def load_predictions(path: Path) -> np.ndarray:
+    """Predictions that `save_predictions` stored."""
     rows: list[Any] = json.loads(path.read_text(encoding="utf-8"))
     if not rows or not isinstance(rows[0], list):
         return np.array(rows)
-    found = np.empty(len(rows), object)
-    found[:] = [tuple(row) for row in rows]
-    return found
+    predicted = np.empty(len(rows), object)
+    predicted[:] = [tuple(row) for row in rows]
+    return predicted
 
 
-def write_predictions_csv(path: Path, task: Task, answers: Mapping[str, np.ndarray]) -> None:
-    """A line for every row of dev, numbered from 1: what is right, and what every model says."""
-    columns = {"right": task.gold, **answers}
+def write_predictions_csv(path: Path, task: Task, predicted: Mapping[str, np.ndarray]) -> None:
+    """One line per dev example, numbered from 1: the gold label, and what every model predicts."""
+    columns = {"right": task.gold, **predicted}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["row", *columns])
     kind, names = task.kind, task.train.names
     for number, row in enumerate(zip(*columns.values(), strict=True), 1):
-        writer.writerow([number, *(kind.show(one, names) for one in row)])
+        writer.writerow([number, *(kind.show(prediction, names) for prediction in row)])
     write_text(path, text.getvalue())

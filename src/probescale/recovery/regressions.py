@@ -1,4 +1,4 @@
-"""What a smaller model newly gets wrong, and where: by length, label, negation, rare words."""
+"""Regressions: dev examples that the original gets right and the smaller model wrong, in total and by slice."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from probescale.tasks.data import Data
 from probescale.tasks.task import Task
 from probescale.utils.files import Record
 
-SHOWN = 25  # examples that are kept
-LONGEST = 300  # characters of an example
+MAX_EXAMPLES = 25
+MAX_CHARACTERS = 300  # of an example
 NEGATIONS = re.compile(r"\b(no|not|never|none|nobody|nothing|neither|nor|without|hardly|cannot)\b|n['\u2019]t\b", re.I)
 
 
 class Slice(Record):
-    """A part of dev, and how both models fare on it."""
+    """A part of the dev set, and how both models do on it."""
 
     name: str
     rows: int
@@ -28,7 +28,9 @@ class Slice(Record):
 
 
 class Example(Record):
-    row: int  # of dev, from 1
+    """A dev example that became wrong."""
+
+    row: int  # in the dev set, from 1
     text: str
     right: str
     original: str
@@ -38,7 +40,7 @@ class Example(Record):
 class Regressions(Record):
     """Saved as regressions.json."""
 
-    agreement: float  # share of rows on which both say the same
+    agreement: float  # share of rows on which both models agree
     newly_wrong: int
     newly_right: int
     slices: tuple[Slice, ...]  # all rows first
@@ -46,9 +48,9 @@ class Regressions(Record):
 
 
 def find_regressions(task: Task, original: np.ndarray, small: np.ndarray) -> Regressions | None:
-    """None where predictions of this kind of task are neither right nor wrong, but near or far."""
+    """Compare both models' predictions; None for kinds of task whose predictions are not simply right or wrong."""
     gold, kind = task.gold, task.kind
-    was, now = (kind.right(gold, said) for said in (original, small))
+    was, now = (kind.right(gold, predicted) for predicted in (original, small))
     if was is None or now is None:
         return None
     texts = _texts(task.dev)
@@ -61,16 +63,17 @@ def find_regressions(task: Task, original: np.ndarray, small: np.ndarray) -> Reg
         examples=tuple(
             Example(
                 row=int(row) + 1,
-                text=texts[row][:LONGEST],
-                **{name: kind.show(said[row], task.train.names) for name, said in
+                text=texts[row][:MAX_CHARACTERS],
+                **{name: kind.show(predicted[row], task.train.names) for name, predicted in
                    (("right", gold), ("original", original), ("small", small))},
             )
-            for row in worse[:SHOWN]
+            for row in worse[:MAX_EXAMPLES]
         ),
     )  # fmt: skip
 
 
 def _slices(task: Task, texts: Sequence[str]) -> dict[str, np.ndarray]:
+    """Name -> mask of dev rows: by length, negation, unseen words, and what the kind of task adds."""
     lengths = np.array([len(text.split()) for text in texts])
     short, long = np.quantile(lengths, [1 / 3, 2 / 3])
     seen = {word for text in _texts(task.train) for word in _split(text)}

@@ -1,4 +1,4 @@
-"""The model card, model/README.md: what the hub shows, and what whoever finds the folder needs to know."""
+"""The model card, model/README.md: metadata for the hub, use, results and limits."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ def model_card(
     changed: Regressions | None,
     bias: Bias | None,
 ) -> str:
-    """Front matter as the hub reads it, then words."""
+    """The card as Markdown, with the hub's front matter."""
     from huggingface_hub import EvalResult, ModelCardData
 
-    one, whole, metric = result.subnetwork, result.original, result.metric
-    found = EvalResult(
+    small, original, metric = result.subnetwork, result.original, result.metric
+    evaluation = EvalResult(
         task_type=task.kind.pipeline_tag,
         dataset_type=task.name,
         dataset_name=task.name,
         dataset_split=task.dev_split,
         metric_type=metric,
-        metric_value=round(one.value, 4),
+        metric_value=round(small.value, 4),
     )
     data = ModelCardData(
         library_name="transformers",
@@ -52,28 +52,28 @@ def model_card(
         license=read_licence(parent.source),
         metrics=[metric],
         tags=["probescale", "layer-pruning"],
-        model_name=f"{task.name}, {one.params / 1e6:.1f}M parameters",
-        eval_results=[found],
+        model_name=f"{task.name}, {small.params / 1e6:.1f}M parameters",
+        eval_results=[evaluation],
     )
     parts = [
         f"---\n{data.to_yaml()}\n---",
-        f"# {task.name}: {one.params / 1e6:.1f}M parameters",
+        f"# {task.name}: {small.params / 1e6:.1f}M parameters",
         f"A subnetwork of {inline_code(parent.source)}: layers {format_layers(chosen.kept)} of {parent.layers}, "
-        f"{whole.params / one.params:.1f} times fewer parameters (embeddings and head counted), fine-tuned for "
+        f"{original.params / small.params:.1f} times fewer parameters (embeddings and head included), fine-tuned for "
         f"{task.name}. Made with ProbeScale.",
         "## Use",
         _use(task.kind.pipeline_tag),
-        "## What it reaches",
+        "## Results",
         _table(result).markdown(),
         f"{metric} on {escape_markdown(result.split)}, {result.examples:,} examples. Intervals: 95 %, from resampling "
         "these examples; another training seed changes the figures as well. Speed: how many times as fast as the "
         "original, both timed alternately on the machine that trained this model.",
         "## How it was made",
-        f"Budget: {chosen.budget}. Layers were chosen by `{chosen.strategy}`. Recipe: {result.recipe}.",
+        f"Budget: {chosen.budget}. Layers were selected by `{chosen.strategy}`. Recipe: {result.recipe}.",
         *([chosen.reason] if chosen.reason else []),
         *([chosen.certainty.sentence()] if chosen.certainty else []),
         "## Limits",
-        "It was made for one task and one kind of text. Texts unlike those were not measured.",
+        "It was trained for one task and one kind of text. It was not evaluated on other texts.",
         *([regression_sentence(changed)] if changed else []),
         *([bias_sentence(bias)] if bias else []),
         "## Cite",
@@ -83,7 +83,7 @@ def model_card(
 
 
 def read_licence(source: str) -> str | None:
-    """As the parent's own card names it; None where it names none: whoever shares the model has to find out."""
+    """The licence in the parent's model card; None if it names none."""
     folder = local_path(source, field="model.source") if is_local(source) or source.startswith("pypi:") else None
     card = folder / "README.md" if folder and folder.is_dir() else None
     if card is None or not card.is_file():
@@ -97,18 +97,18 @@ def read_licence(source: str) -> str | None:
 def _use(pipeline: str) -> str:
     return (
         "```python\nfrom transformers import pipeline\n\n"
-        f'answer = pipeline("{pipeline}", "path/of/this/folder")\nanswer("A text.")\n```'
+        f'predict = pipeline("{pipeline}", "path/of/this/folder")\npredict("A text.")\n```'
     )
 
 
 def _table(result: RunResult) -> Table:
     metric = result.metric.replace("_", " ")
-    header = ("model", "parameters", metric, "95% interval", "kept", "speed")
-    rows = (_row("original, fine-tuned alike", result.original), _row("this model", result.subnetwork))
+    header = ("model", "parameters", metric, "95% interval", "retention", "speed")
+    rows = (_row("original, fine-tuned with the same recipe", result.original), _row("this model", result.subnetwork))
     return Table("", header, rows, frozenset({1}))
 
 
-def _row(name: str, one: EvaluatedModel) -> tuple[str, ...]:
-    interval = format_interval(*(f"{100 * end:.1f}" for end in one.interval))
-    kept = "" if one.retention is None else f"{one.retention:.1%}"
-    return name, f"{one.params:,}", f"{100 * one.value:.2f}", interval, kept, f"{one.speedup:.1f}x"
+def _row(name: str, model: EvaluatedModel) -> tuple[str, ...]:
+    interval = format_interval(*(f"{100 * end:.1f}" for end in model.interval))
+    retention = "" if model.retention is None else f"{model.retention:.1%}"
+    return name, f"{model.params:,}", f"{100 * model.value:.2f}", interval, retention, f"{model.speedup:.1f}x"

@@ -1,4 +1,4 @@
-"""The run's report as one Markdown page."""
+"""report.md of a run."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def run_report(
     changed: Regressions | None = None,
     bias: Bias | None = None,
 ) -> str:
+    """The report as Markdown."""
     comparison, layers = comparison_table(result), layer_table(scores, selection.kept)
     return "\n\n".join(
         [
@@ -33,18 +34,18 @@ def run_report(
             _summary(selection, result),
             f"## {escape_markdown(comparison.title)}",
             comparison.markdown(),
-            f"Every model was fine-tuned with the same recipe: {result.recipe}. Parameters count the embeddings, the "
-            "kept layers and the head; \"of total\" is the share of all of these, \"of layers\" of the layers alone. "
-            "The interval comes from resampling the dev examples; another training seed can move a figure as well.",
+            f"Every model was fine-tuned with the same recipe: {result.recipe}. Parameters include embeddings, "
+            "layers and head; \"of total\" is their share of the original's, \"of layers\" that of the layers alone. "
+            "Intervals come from resampling the dev examples; another training seed can change a figure as well.",
             f"## {layers.title}",
             layers.markdown(),
             "![Probe scores over layers](probes.svg)",
             _how(task, scores, selection),
             *(_worse(changed) if changed else []),
             *(["## Names and pronouns", bias_sentence(bias), bias_table(bias).markdown()] if bias else []),
-            "## To use it",
+            "## How to use it",
             _usage(task, family),
-            "## To make it again",
+            "## How to reproduce it",
             _record(result),
         ]
     ) + "\n"  # fmt: skip
@@ -73,24 +74,24 @@ def _how(task: Task, scores: ProbeScores, selection: Selection) -> str:
     lines = [f"- {line}" for line in probe_notes(scores)]
     lines.append(
         f"- Relevance is the weighted sum of the probes (Eq. 1); the kept layers sum to {selection.score:.4f}. The dev "
-        "data took no part in probing, selection or training."
+        "set was not used for probing, selection or training."
     )
     if selection.reason:
-        lines.append(f"- Why these layers. {selection.reason}")
+        lines.append(f"- Why these layers: {selection.reason}")
     if selection.certainty:
-        lines.append(f"- How sure the choice of layers is. {selection.certainty.sentence()}")
+        lines.append(f"- How certain the choice of layers is: {selection.certainty.sentence()}")
     if task.repeats:
-        lines.append(f"- {task.repeats:,} training rows were left out: repeats of another row, or of a dev row.")
+        lines.append(f"- {task.repeats:,} training rows were removed: they repeat another row or a dev row.")
     return "\n".join(lines)
 
 
 def _usage(task: Task, family: Family) -> str:
-    """What loads the model folder, in code that needs nothing of ours."""
+    """Python that loads the model folder with transformers alone."""
     kind = task.kind
     if kind.unit == "text" and family.mean_of_token_logits:
         return _mean_of_tokens(kind, family)
-    made = _python("from transformers import pipeline", "", kind.pipeline_call(task.train.names))
-    return f"{kind.usage_note}\n\n{made}" if kind.usage_note else made
+    code = _python("from transformers import pipeline", "", kind.pipeline_call(task.train.names))
+    return f"{kind.usage_note}\n\n{code}" if kind.usage_note else code
 
 
 def _mean_of_tokens(kind: Kind, family: Family) -> str:
@@ -104,8 +105,8 @@ def _mean_of_tokens(kind: Kind, family: Family) -> str:
         'mask = batch["attention_mask"].unsqueeze(-1)',
         f"{answer} = (model(**batch).logits * mask).sum(1) / mask.sum(1)",
     )
-    return f"""transformers has no encoder-only sentence classifier of this kind. The folder holds a token classifier;
-a text's {what} the mean of its tokens' over the attention mask:
+    return f"""transformers has no sentence classifier for this encoder. The folder holds a token classifier;
+a text's {what} the mean of its tokens' logits under the attention mask:
 
 {code}"""
 
@@ -115,15 +116,15 @@ def _python(*lines: str) -> str:
 
 
 def _record(result: RunResult) -> str:
-    made = result.provenance
-    versions = ", ".join(f"{name} {number}" for name, number in made["versions"].items())
-    data = ", ".join(f"{name} `{sha[:16]}`" for name, sha in made["data_sha256"].items())
+    provenance = result.provenance
+    versions = ", ".join(f"{name} {number}" for name, number in provenance["versions"].items())
+    data = ", ".join(f"{name} `{sha[:16]}`" for name, sha in provenance["data_sha256"].items())
     return "\n".join(
         [
-            f"- command: {inline_code(made['command'])} (the settings with all defaults are in config.yaml)",
-            f"- model: {inline_code(made['model'])}, weights sha256 `{made['model_sha256'][:16]}`",
+            f"- command: {inline_code(provenance['command'])} (the settings with all defaults are in config.yaml)",
+            f"- model: {inline_code(provenance['model'])}, weights sha256 `{provenance['model_sha256'][:16]}`",
             f"- data sha256: {data}",
-            f"- seed: {made['seed']}",
+            f"- seed: {provenance['seed']}",
             f"- versions: {versions}",
         ]
     )
