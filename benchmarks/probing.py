@@ -39,7 +39,7 @@ from probescale.probing.parts import split_parts
 from probescale.probing.probe import probe
 from probescale.probing.represent import Request, represent
 from probescale.probing.sites import Site, sites_of
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 from probescale.tasks.data import Examples
 from probescale.tasks.labelled import load_examples, load_tagged
 from probescale.tasks.sampling import sample, without_repeats
@@ -122,7 +122,7 @@ def many_classes(model: str) -> Figures:
 
 def solver(name: str, layers: np.ndarray, labels: np.ndarray) -> Figures:
     """The probes of all layers with their penalty path, against a loop of scikit-learn over layers and penalties."""
-    target = Target("class", labels, tuple(str(k) for k in range(labels.max() + 1)))
+    target = ProbeLabels("class", labels, tuple(str(k) for k in range(labels.max() + 1)))
     parts = split_parts(target, None, 0.2, seed=0)
     assert parts is not None
     rows = Rows(target, [("x",)] * len(labels), np.arange(len(labels)), parts, "cls")

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from probescale.probing.probes import PROBES, linear
 from probescale.probing.probes.linear import Curvature, fit, fit_path, standardise
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 
 NAMES = ("a", "b", "c", "d", "e")
 
@@ -22,7 +22,7 @@ def data(classes: int, rows: int = 600, hidden: int = 20, seed: int = 0):
     scores = features / features.std(0) @ rng.normal(size=(hidden, classes)) + rng.gumbel(size=(rows, classes)) * 3
     features = features.astype(np.float32)
     standardise(features, slice(0, rows))
-    return features, Target("class", scores.argmax(1), NAMES[:classes])
+    return features, ProbeLabels("class", scores.argmax(1), NAMES[:classes])
 
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
@@ -43,7 +43,7 @@ def test_it_is_scikit_learns_answer(classes, penalty):
 def test_several_labels_are_as_many_separate_probes(penalty):
     features, target = data(3)
     labels = np.stack([target.values == 0, target.values != 1, target.values == 2], 1).astype(np.float32)
-    ours = fit(features, Target("multi", labels, NAMES[:3]), penalty, tolerance=1e-9)
+    ours = fit(features, ProbeLabels("multi", labels, NAMES[:3]), penalty, tolerance=1e-9)
     for k in range(3):
         theirs = LogisticRegression(C=penalty, tol=1e-8, max_iter=10_000).fit(features.astype(float), labels[:, k])
         np.testing.assert_allclose(ours.weights[:, k], theirs.coef_[0], atol=2e-3 * np.abs(theirs.coef_).max())
@@ -53,7 +53,7 @@ def test_several_labels_are_as_many_separate_probes(penalty):
 def test_numbers_are_ridge(penalty):
     features, target = data(3)
     values = (features[:, 0] + target.values + 5).astype(np.float32)
-    ours = fit(features, Target("number", values), penalty)
+    ours = fit(features, ProbeLabels("number", values), penalty)
     theirs = Ridge(alpha=1 / penalty).fit(features.astype(float), values)
     np.testing.assert_allclose(ours.weights[:, 0], theirs.coef_, atol=1e-3 * np.abs(theirs.coef_).max())
     np.testing.assert_allclose(ours(features)[:, 0], theirs.predict(features), atol=1e-3)
@@ -73,7 +73,7 @@ def test_thousands_of_classes_are_told_apart_in_seconds():
     centres = rng.normal(size=(3000, 64))
     labels = np.concatenate([np.arange(3000), rng.integers(0, 3000, 3000)])
     features = (centres[labels] + 0.3 * rng.normal(size=(6000, 64))).astype(np.float32)
-    target = Target("class", labels, tuple(str(number) for number in range(10_000)))
+    target = ProbeLabels("class", labels, tuple(str(number) for number in range(10_000)))
     train, judge, rest = slice(0, 5000), slice(5000, 5500), slice(5500, 6000)
     probe, _ = fit_path(features[train], target[train], (0.0001, 0.01, 1.0), (features[judge], target[judge]))
     assert np.mean(target[rest].predicted(probe(features[rest])) == labels[rest]) > 0.95
@@ -148,7 +148,7 @@ def test_an_mlp_learns_what_a_line_cannot():
     features = rng.normal(size=(1200, 4)).astype(np.float32)
     xor = ((features[:, 0] > 0) != (features[:, 1] > 0)).astype(int)
     for names, values in ((NAMES[:2], xor), (NAMES[:3], xor + (features[:, 2] > 1))):
-        target = Target("class", values, names)
+        target = ProbeLabels("class", values, names)
         found = {}
         judge = (features[800:1000], target[800:1000])
         for name in ("linear", "mlp"):
@@ -161,8 +161,8 @@ def test_an_mlp_takes_several_labels_and_numbers():
     rng = np.random.default_rng(0)
     features = rng.normal(size=(600, 4)).astype(np.float32)
     labels = np.stack([features[:, 0] > 0, abs(features[:, 1]) > 0.7], 1).astype(np.float32)
-    several = Target("multi", labels, NAMES[:2])
+    several = ProbeLabels("multi", labels, NAMES[:2])
     answers = several.predicted(PROBES["mlp"]().fit(features, several, 10.0)(features))
     assert (answers == several.values).mean() > 0.9
-    number = Target("number", abs(features[:, 0]))
+    number = ProbeLabels("number", abs(features[:, 0]))
     assert np.corrcoef(PROBES["mlp"]().fit(features, number, 10.0)(features)[:, 0], number.values)[0, 1] > 0.9

@@ -9,20 +9,20 @@ from sklearn.metrics import f1_score, r2_score
 
 from probescale.probing.codelength import blocks, online_code_length, uniform_code_length
 from probescale.probing.controls import bag_of_words, control_target, majority
-from probescale.probing.measures import Answers, Resampling, measure
+from probescale.probing.measures import HeldOutPredictions, Resampling, measure
 from probescale.probing.probes.linear import fit, standardise
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 
 NAMES = ("a", "b", "c", "d")
 RNG = np.random.default_rng(0)
-TRUTH = Target("class", RNG.integers(0, 4, 400), NAMES)
+TRUTH = ProbeLabels("class", RNG.integers(0, 4, 400), NAMES)
 GUESS = np.where(RNG.random(400) < 0.7, TRUTH.values, RNG.integers(0, 4, 400))
 
 
 def found(truth, guess, saved=None, control=None, groups=None):
     saved = np.zeros(len(truth)) if saved is None else saved
     groups = np.arange(len(truth)) if groups is None else groups
-    return measure(Answers(truth, guess, saved, control), Resampling(groups, seed=0))
+    return measure(HeldOutPredictions(truth, guess, saved, control), Resampling(groups, seed=0))
 
 
 def test_accuracy_and_f1_are_scikit_learns():
@@ -34,13 +34,13 @@ def test_accuracy_and_f1_are_scikit_learns():
 
 
 def test_several_labels_and_numbers():
-    truth = Target("multi", (RNG.random((300, 3)) < 0.3).astype(np.float32), NAMES[:3])
+    truth = ProbeLabels("multi", (RNG.random((300, 3)) < 0.3).astype(np.float32), NAMES[:3])
     guess = np.where(RNG.random((300, 3)) < 0.8, truth.values, 1 - truth.values)
     measures = found(truth, guess)
     assert measures["f1"].value == pytest.approx(f1_score(truth.values, guess, average="macro"))
     assert measures["accuracy"].value == pytest.approx((truth.values == guess).mean())
 
-    number = Target("number", RNG.normal(size=300).astype(np.float32))
+    number = ProbeLabels("number", RNG.normal(size=300).astype(np.float32))
     guess = number.values + RNG.normal(size=300).astype(np.float32)
     errors = (number.values - guess) ** 2
     measures = found(number, guess, saved=3 * errors)
@@ -51,7 +51,7 @@ def test_several_labels_and_numbers():
 
 def test_entity_f1_is_seqevals():
     names = ("B-LOC", "B-PER", "I-LOC", "I-PER", "O")
-    truth = Target("class", RNG.integers(0, 5, 300), names)
+    truth = ProbeLabels("class", RNG.integers(0, 5, 300), names)
     guess = np.where(RNG.random(300) < 0.6, truth.values, RNG.integers(0, 5, 300))
     groups = np.arange(300) // 10
     as_lists = [[[names[k] for k in values[groups == g]] for g in range(30)] for values in (truth.values, guess)]
@@ -65,7 +65,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
     covered = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        truth = Target("class", np.zeros(150, int), NAMES)
+        truth = ProbeLabels("class", np.zeros(150, int), NAMES)
         one = found(truth, (rng.random(150) > 0.8).astype(int))["accuracy"]
         covered += one.low <= 0.8 <= one.high
     assert 0.88 <= covered / 200 <= 0.99
@@ -73,8 +73,8 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
 
 def test_words_of_a_sentence_are_drawn_together():
     """Copies of a row add no evidence: drawn together they leave the interval as wide as it was."""
-    few = Target("class", TRUTH.values[:100], NAMES)
-    copied = Target("class", np.repeat(few.values, 9), NAMES)
+    few = ProbeLabels("class", TRUTH.values[:100], NAMES)
+    copied = ProbeLabels("class", np.repeat(few.values, 9), NAMES)
     plain = found(few, GUESS[:100])["accuracy"]
     together = found(copied, np.repeat(GUESS[:100], 9), groups=np.repeat(np.arange(100), 9))["accuracy"]
     apart = found(copied, np.repeat(GUESS[:100], 9))["accuracy"]
@@ -83,7 +83,7 @@ def test_words_of_a_sentence_are_drawn_together():
 
 
 def test_selectivity_is_accuracy_minus_that_of_the_control():
-    control = Target("class", RNG.integers(0, 4, 400), NAMES)
+    control = ProbeLabels("class", RNG.integers(0, 4, 400), NAMES)
     answers = RNG.integers(0, 4, 400)
     measures = found(TRUTH, GUESS, control=(control, answers))
     expected = np.mean(TRUTH.values == GUESS) - np.mean(control.values == answers)
@@ -104,12 +104,12 @@ def test_control_labels_belong_to_the_key_and_to_the_seed():
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_a_uniform_predictor_needs_n_log2_k_bits(classes):
-    target = Target("class", TRUTH.values % classes, NAMES[:classes])
+    target = ProbeLabels("class", TRUTH.values % classes, NAMES[:classes])
     columns = target.columns
     bits = online_code_length(lambda x, y: lambda z: np.zeros((len(z), columns)), np.zeros((400, 1)), target)
     assert bits == pytest.approx(400 * np.log2(classes), rel=1e-9)
     assert uniform_code_length(target) == 400 * np.log2(classes)
-    several = Target("multi", np.zeros((10, 3), np.float32), NAMES[:3])
+    several = ProbeLabels("multi", np.zeros((10, 3), np.float32), NAMES[:3])
     assert uniform_code_length(several) == 30
 
 
@@ -134,31 +134,31 @@ def test_a_block_is_coded_by_what_came_before_it():
 
 
 def test_floors_that_need_no_layer():
-    target = Target("class", np.array([0] * 70 + [1] * 30), NAMES[:2])
+    target = ProbeLabels("class", np.array([0] * 70 + [1] * 30), NAMES[:2])
     order = np.random.default_rng(0).permutation(100)
     target, words = target[order], [("good" if v else "bad",) for v in target.values[order]]
     parts = (slice(0, 60), slice(60, 80), slice(80, 100))
     assert (majority(target[:80], target[80:]) == 0).all()
     assert np.array_equal(bag_of_words(words, target, parts), target.values[80:])
-    number = Target("number", target.values + 0.5)
+    number = ProbeLabels("number", target.values + 0.5)
     assert majority(number[:80], number[80:])[0] == pytest.approx(number.values[:80].mean())
     assert np.corrcoef(bag_of_words(words, number, parts), number.values[80:])[0, 1] > 0.99
-    both = Target("multi", np.stack([target.values, 1 - target.values], 1).astype(np.float32), NAMES[:2])
+    both = ProbeLabels("multi", np.stack([target.values, 1 - target.values], 1).astype(np.float32), NAMES[:2])
     assert np.array_equal(bag_of_words(words, both, parts), both.values[80:])
 
 
 def test_surprise_is_in_bits():
-    even = Target("class", np.array([0, 1]), NAMES[:2]).surprise(np.zeros((2, 1)), 10**9)
+    even = ProbeLabels("class", np.array([0, 1]), NAMES[:2]).surprise(np.zeros((2, 1)), 10**9)
     assert even.tolist() == pytest.approx([1, 1])
-    four = Target("class", np.array([2]), NAMES).surprise(np.log([[0.1, 0.2, 0.25, 0.45]]), 10**9)
+    four = ProbeLabels("class", np.array([2]), NAMES).surprise(np.log([[0.1, 0.2, 0.25, 0.45]]), 10**9)
     assert four[0] == pytest.approx(2)
-    prior = Target("class", np.array([0, 0, 0, 1]), NAMES[:2])
+    prior = ProbeLabels("class", np.array([0, 0, 0, 1]), NAMES[:2])
     assert prior.surprise(prior.prior(4), 10**9).mean() == pytest.approx(0.8113, abs=1e-4)
 
 
 def test_a_bag_of_words_with_hundreds_of_classes():
     words = [(f"name{number % 600} and some words",) for number in range(1800)]
-    target = Target("class", np.arange(1800) % 600)
+    target = ProbeLabels("class", np.arange(1800) % 600)
     assert np.array_equal(
         bag_of_words(words, target, (slice(600), slice(600, 1200), slice(1200, 1800))), np.arange(600)
     )

@@ -22,7 +22,7 @@ from probescale.probing.probe import probe
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeResult, ProbeScores, relevance
 from probescale.probing.sites import Site
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 from probescale.selection.evidence import Evidence
 
 NAMES = ("a", "b", "c")
@@ -41,7 +41,7 @@ class InMemory(Features):
 
 
 def score(layers, values, seed=0, groups=None, **settings):
-    target = Target("class", values, NAMES[: values.max() + 1])
+    target = ProbeLabels("class", values, NAMES[: values.max() + 1])
     parts = check_parts("p", target, split_parts(target, groups, 0.2, seed), groups)
     texts = [(str(n),) for n in range(len(target))]
     rows = Rows(target, texts, np.arange(len(target)) if groups is None else groups, parts, "cls")
@@ -96,7 +96,7 @@ def test_the_same_seed_gives_the_same_scores_and_another_seed_another_split(laye
 
 
 def test_parts_do_not_overlap_and_words_of_a_sentence_stay_together(layers):
-    target, groups = Target("class", layers[1], NAMES), np.arange(900) // 10
+    target, groups = ProbeLabels("class", layers[1], NAMES), np.arange(900) // 10
     parts = split_parts(target, groups, 0.2, seed=0)
     assert parts is not None
     assert sorted(parts.order) == list(range(900))
@@ -107,7 +107,7 @@ def test_parts_do_not_overlap_and_words_of_a_sentence_stay_together(layers):
 
 def test_validation_rows_have_no_part_in_the_fit(layers):
     features, labels = layers
-    parts = split_parts(Target("class", labels, NAMES), None, 0.2, seed=0)
+    parts = split_parts(ProbeLabels("class", labels, NAMES), None, 0.2, seed=0)
     assert parts is not None
     spoiled = features.copy()
     spoiled[:, parts.validation] = 1e3
@@ -360,6 +360,6 @@ def test_a_seed_that_is_none_is_zero(seed):
 
 @pytest.mark.parametrize(("rows", "share"), [(2, 0.2), (3, 0.2), (120, 0.999), (120, 0.001)])
 def test_too_little_to_split(rows, share):
-    target = Target("class", np.arange(rows) % 2, NAMES[:2])
+    target = ProbeLabels("class", np.arange(rows) % 2, NAMES[:2])
     with pytest.raises(UserError, match="too little data"):
         check_parts("p", target, split_parts(target, None, share, seed=0))

@@ -11,15 +11,15 @@ from itertools import pairwise
 
 import numpy as np
 
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 
 FIRST_ROWS = 32  # sent without a probe, at least
 
 Logits = Callable[[np.ndarray], np.ndarray]
-Train = Callable[[np.ndarray, Target], Logits]
+Train = Callable[[np.ndarray, ProbeLabels], Logits]
 
 
-def online_code_length(train: Train, features: np.ndarray, target: Target) -> float:
+def online_code_length(train: Train, features: np.ndarray, target: ProbeLabels) -> float:
     """Bits for all labels. `train` gives a probe for the first rows; rows are in random order."""
     ends = blocks(len(target))
     bits = uniform_code_length(target[: ends[0]])
@@ -29,7 +29,7 @@ def online_code_length(train: Train, features: np.ndarray, target: Target) -> fl
     return bits
 
 
-def uniform_code_length(target: Target) -> float:
+def uniform_code_length(target: ProbeLabels) -> float:
     """N log2 K; of several labels a row, one bit each."""
     per_row = len(target.names) if target.kind == "multi" else np.log2(len(target.names))
     return float(len(target) * per_row)

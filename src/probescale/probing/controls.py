@@ -14,11 +14,11 @@ from probescale.errors import ProbeScaleError
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel, compute_fingerprint
 from probescale.probing.probes.linear import MANY
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 from probescale.tasks.sampling import seeded_draw
 
 
-def control_target(target: Target, keys: Sequence[str], seed: int) -> Target:
+def control_target(target: ProbeLabels, keys: Sequence[str], seed: int) -> ProbeLabels:
     """Labels that depend on the key alone: a word's type (Hewitt & Liang), or the whole input.
 
     Each key draws one of the real labels, so that their shares stay as they are; the same key always draws the same.
@@ -27,13 +27,13 @@ def control_target(target: Target, keys: Sequence[str], seed: int) -> Target:
     return target[np.array([place[key] for key in keys])]
 
 
-def majority(train: Target, held_out: Target) -> np.ndarray:
+def majority(train: ProbeLabels, held_out: ProbeLabels) -> np.ndarray:
     """The commonest answer (of numbers: the mean) for every held-out row."""
     return held_out.predicted(train.prior(len(held_out)))
 
 
-def bag_of_words(texts: Sequence[Sequence[str]], target: Target, parts: tuple[slice, slice, slice]) -> np.ndarray:
-    """Answers on the held-out rows of a probe on TF-IDF weights; a row is a text, two texts, or a word."""
+def bag_of_words(texts: Sequence[Sequence[str]], target: ProbeLabels, parts: tuple[slice, slice, slice]) -> np.ndarray:
+    """Predictions on the held-out rows of a probe on TF-IDF weights; a row is a text, two texts, or a word."""
     from scipy.sparse import csr_matrix, hstack
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -69,14 +69,14 @@ def _sparse_probe(kind: str, strength: float, classes: int) -> Any:  # noqa: ANN
 
 
 @dataclass(frozen=True)
-class Proof:
+class RandomnessProof:
     """That a model's weights are random: matrices compared with the trained ones, and their largest correlation."""
 
     matrices: int
     largest_correlation: float
 
 
-def with_random_weights(loaded: LoadedModel, seed: int) -> tuple[LoadedModel, Proof]:
+def with_random_weights(loaded: LoadedModel, seed: int) -> tuple[LoadedModel, RandomnessProof]:
     """The same architecture built from its config, never from the checkpoint; and the proof that it is not trained."""
     trained = backbone(loaded.model)
     transformers.set_seed(seed)
@@ -86,7 +86,7 @@ def with_random_weights(loaded: LoadedModel, seed: int) -> tuple[LoadedModel, Pr
     return replace(loaded, model=model, fingerprint=compute_fingerprint(model), source=source), proof
 
 
-def _compare(trained: dict[str, torch.Tensor], drawn: dict[str, torch.Tensor]) -> Proof:
+def _compare(trained: dict[str, torch.Tensor], drawn: dict[str, torch.Tensor]) -> RandomnessProof:
     correlations = []
     for name, weight in drawn.items():
         if weight.ndim < 2 or weight.numel() < 256:
@@ -100,4 +100,4 @@ def _compare(trained: dict[str, torch.Tensor], drawn: dict[str, torch.Tensor]) -
         raise ProbeScaleError(
             f"the random weights correlate with the trained ones ({largest:.2f}): they are not random"
         )
-    return Proof(len(correlations), largest)
+    return RandomnessProof(len(correlations), largest)

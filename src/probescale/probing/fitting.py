@@ -16,12 +16,12 @@ from probescale.errors import lookup
 from probescale.probing.cache import Features
 from probescale.probing.codelength import online_code_length, uniform_code_length
 from probescale.probing.controls import bag_of_words, control_target, majority
-from probescale.probing.measures import Answers, Estimate, Resampling, measure
+from probescale.probing.measures import BootstrapEstimate, HeldOutPredictions, Resampling, measure
 from probescale.probing.parts import Parts
 from probescale.probing.probes import PROBES, FittedProbe
 from probescale.probing.probes.linear import standardise
 from probescale.probing.sites import Site
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 from probescale.tasks.spans import is_spans
 from probescale.utils.progress import progress
 
@@ -32,7 +32,7 @@ MOST_MEMORY = 120e6  # bytes of features held at once, unless one site alone has
 class Rows:
     """What is asked of the features: labels, where they come from, which part they are in."""
 
-    target: Target
+    target: ProbeLabels
     texts: Sequence[tuple[str, ...]]  # what each row was read from: a text, two texts, or a word
     groups: np.ndarray  # (rows,) rows of one sentence have the same number
     parts: Parts
@@ -43,7 +43,7 @@ class Rows:
 class SiteScores:
     """One probe: its measures on the held-out rows, and how its training ended."""
 
-    measures: dict[str, Estimate]
+    measures: dict[str, BootstrapEstimate]
     penalty: float
     steps: int
     gap: float
@@ -131,8 +131,8 @@ def _jobs(sites: Sequence[Site], heads: int) -> Iterator[tuple[str, str, slice]]
 def _score_site(
     features: Features,
     order: np.ndarray,
-    target: Target,
-    control: Target | None,
+    target: ProbeLabels,
+    control: ProbeLabels | None,
     parts: tuple[slice, slice, slice],
     config: ProbingConfig,
     resampling: Resampling,
@@ -155,19 +155,19 @@ def _score_site(
     if control is not None:
         other, _ = _train(rows, control, parts, config)
         held = (control[held_out], control.predicted(other(rows[held_out])))
-    found = measure(Answers(truth, target.predicted(logits), saved, held), resampling)
+    found = measure(HeldOutPredictions(truth, target.predicted(logits), saved, held), resampling)
     if config.code_length and target.kind != "number":
         # The penalty is known to the sender alone: naming it costs log2 of how many there are.
         bits = online_code_length(again, rows[train], target[train]) + float(np.log2(len(config.penalties)))
-        found["code_length"] = Estimate(bits, bits, bits)
+        found["code_length"] = BootstrapEstimate(bits, bits, bits)
         ratio = uniform_code_length(target[train]) / bits
-        found["compression"] = Estimate(ratio, ratio, ratio)
+        found["compression"] = BootstrapEstimate(ratio, ratio, ratio)
     return SiteScores(found, probe.penalty, probe.steps, probe.gap, probe.converged)
 
 
 def _train(
-    rows: np.ndarray, target: Target, parts: tuple[slice, slice, slice], config: ProbingConfig
-) -> tuple[FittedProbe, Callable[[np.ndarray, Target], FittedProbe]]:
+    rows: np.ndarray, target: ProbeLabels, parts: tuple[slice, slice, slice], config: ProbingConfig
+) -> tuple[FittedProbe, Callable[[np.ndarray, ProbeLabels], FittedProbe]]:
     """The probe with the penalty that the judge rows chose; and a function that trains it roughly on fewer rows."""
     probe = lookup(PROBES, config.probe, field="probing.probe")()
     fit, judge, _ = parts
@@ -177,7 +177,9 @@ def _train(
     return trained, lambda some, labels: probe.fit(some, labels, best.penalty, rough=True)
 
 
-def _floors(target: Target, texts: Sequence[tuple[str, ...]], parts: Parts, resampling: Resampling) -> dict[str, float]:
+def _floors(
+    target: ProbeLabels, texts: Sequence[tuple[str, ...]], parts: Parts, resampling: Resampling
+) -> dict[str, float]:
     """Accuracy (of numbers: R2) of answering without any state of the model."""
     held_out = parts.slices[2]
     answers = {
@@ -186,6 +188,6 @@ def _floors(target: Target, texts: Sequence[tuple[str, ...]], parts: Parts, resa
     }
     nothing = np.zeros(len(target[held_out]))
     return {
-        name: measure(Answers(target[held_out], guess, nothing), resampling)["accuracy"].value
+        name: measure(HeldOutPredictions(target[held_out], guess, nothing), resampling)["accuracy"].value
         for name, guess in answers.items()
     }

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 from probescale.tasks.spans import count_spans, is_spans
 
 DRAWS = 1000
@@ -18,7 +18,7 @@ KEPT_DRAWS = 100
 
 
 @dataclass(frozen=True)
-class Estimate:
+class BootstrapEstimate:
     """A value with its 95 % bootstrap interval over the held-out rows."""
 
     value: float
@@ -28,13 +28,13 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Answers:
+class HeldOutPredictions:
     """A probe on the held-out rows."""
 
-    truth: Target
+    truth: ProbeLabels
     predicted: np.ndarray
     saved: np.ndarray  # (rows,) bits that the probe saves over knowing the shares alone; numbers: squared errors saved
-    control: tuple[Target, np.ndarray] | None = None  # the control task's truth and its probe's predictions
+    control: tuple[ProbeLabels, np.ndarray] | None = None  # the control task's truth and its probe's predictions
 
 
 class Resampling:
@@ -48,17 +48,17 @@ class Resampling:
         for draw in self.weights:
             draw[:] = np.bincount(rng.integers(0, self.units, self.units), minlength=self.units)
 
-    def estimate(self, rows: np.ndarray, value: Callable[[np.ndarray], np.ndarray]) -> Estimate:
+    def estimate(self, rows: np.ndarray, value: Callable[[np.ndarray], np.ndarray]) -> BootstrapEstimate:
         """rows (rows, sums) are added up, over all or over a draw, and given to `value`."""
         sums = np.zeros((self.units, rows.shape[1]))
         np.add.at(sums, self.unit, rows)
         parts = np.array_split(self.weights, max(1, self.weights.size // 2**20))  # as floats, a part at a time
         drawn = value(np.concatenate([part.astype(np.float64) @ sums for part in parts]))
         low, high = np.nanquantile(drawn, (0.025, 0.975))
-        return Estimate(float(value(sums.sum(0))), float(low), float(high), tuple(drawn[:KEPT_DRAWS].tolist()))
+        return BootstrapEstimate(float(value(sums.sum(0))), float(low), float(high), tuple(drawn[:KEPT_DRAWS].tolist()))
 
 
-def measure(answers: Answers, resampling: Resampling) -> dict[str, Estimate]:
+def measure(answers: HeldOutPredictions, resampling: Resampling) -> dict[str, BootstrapEstimate]:
     """accuracy, f1, information and selectivity, as far as they are defined for the kind of target."""
     truth, ones = answers.truth, np.ones(len(answers.truth))
     hits = _hits(truth, answers.predicted)
@@ -84,7 +84,7 @@ def _ratio(sums: np.ndarray) -> np.ndarray:
     return sums[..., 0] / sums[..., 1]
 
 
-def _hits(truth: Target, predicted: np.ndarray) -> np.ndarray:
+def _hits(truth: ProbeLabels, predicted: np.ndarray) -> np.ndarray:
     """Sums that accuracy (of numbers: R2) is made of."""
     if truth.kind == "number":
         y = truth.values.astype(np.float64)
@@ -93,14 +93,14 @@ def _hits(truth: Target, predicted: np.ndarray) -> np.ndarray:
     return np.stack([right if right.ndim == 1 else right.mean(1), np.ones(len(right))], 1)
 
 
-def _accuracy(truth: Target) -> Callable[[np.ndarray], np.ndarray]:
+def _accuracy(truth: ProbeLabels) -> Callable[[np.ndarray], np.ndarray]:
     if truth.kind != "number":
         return _ratio
     return lambda s: 1 - s[..., 0] / np.maximum(s[..., 2] - s[..., 1] ** 2 / s[..., 3], 1e-12)
 
 
 def _f1(
-    truth: Target, predicted: np.ndarray, resampling: Resampling
+    truth: ProbeLabels, predicted: np.ndarray, resampling: Resampling
 ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
     if is_spans(truth.names):
         return _entities(truth, predicted, resampling.unit), lambda s: _f1_of(s[..., 0], s[..., 1], s[..., 2])
@@ -123,7 +123,7 @@ def _f1_of(hit: np.ndarray, guessed: np.ndarray, real: np.ndarray) -> np.ndarray
     return 2 * hit / np.maximum(guessed + real, 1e-12)
 
 
-def _entities(truth: Target, predicted: np.ndarray, unit: np.ndarray) -> np.ndarray:
+def _entities(truth: ProbeLabels, predicted: np.ndarray, unit: np.ndarray) -> np.ndarray:
     """Right, guessed and real entities, put on the first row of their sentence."""
     names = np.array(truth.names)
     sums = np.zeros((len(truth), 3))

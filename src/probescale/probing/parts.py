@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from probescale.errors import UserError
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 from probescale.tasks.sampling import split_rows
 
 
@@ -30,7 +30,7 @@ class Parts:
         return slice(0, first), slice(first, second), slice(second, second + len(self.validation))
 
 
-def check_parts(name: str, target: Target, parts: Parts | None, groups: np.ndarray | None = None) -> Parts:
+def check_parts(name: str, target: ProbeLabels, parts: Parts | None, groups: np.ndarray | None = None) -> Parts:
     if parts is None or len(np.unique(target.values[parts.fit], axis=0)) < 2:
         size = f"{len(target)} rows" if groups is None else f"{len(np.unique(groups))} different sentences"
         raise UserError(
@@ -41,7 +41,7 @@ def check_parts(name: str, target: Target, parts: Parts | None, groups: np.ndarr
     return parts
 
 
-def split_parts(target: Target, groups: np.ndarray | None, share: float, seed: int) -> Parts | None:
+def split_parts(target: ProbeLabels, groups: np.ndarray | None, share: float, seed: int) -> Parts | None:
     """Validation out of train, and the same share again out of what remains to judge penalties.
 
     Rows of one group (a sentence's words) stay in one part. None when there is not enough for three parts.
@@ -55,7 +55,7 @@ def split_parts(target: Target, groups: np.ndarray | None, share: float, seed: i
 
 
 def _split(
-    rows: np.ndarray, target: Target, groups: np.ndarray | None, share: float, seed: int
+    rows: np.ndarray, target: ProbeLabels, groups: np.ndarray | None, share: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
     owners = rows if groups is None else groups[rows]
     units = np.unique(owners)

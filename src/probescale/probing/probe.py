@@ -11,14 +11,14 @@ from probescale.errors import UserError
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
 from probescale.probing.cache import Features, Store
-from probescale.probing.controls import Proof, with_random_weights
+from probescale.probing.controls import RandomnessProof, with_random_weights
 from probescale.probing.fitting import PropertyScores, Rows, score_property
 from probescale.probing.parts import check_parts, split_parts
 from probescale.probing.represent import Request, represent
 from probescale.probing.results import combine
 from probescale.probing.scores import ProbeScores
 from probescale.probing.sites import sites_of
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 from probescale.tasks.data import Data
 from probescale.tasks.sampling import sample_units
 from probescale.tasks.task import Task
@@ -52,7 +52,7 @@ def probe(loaded: LoadedModel, task: Task, config: RunConfig, provenance: dict[s
     )
 
 
-def _random_model(loaded: LoadedModel, config: RunConfig) -> tuple[LoadedModel | None, Proof | None]:
+def _random_model(loaded: LoadedModel, config: RunConfig) -> tuple[LoadedModel | None, RandomnessProof | None]:
     return with_random_weights(loaded, config.seed) if config.probing.random_weights else (None, None)
 
 
@@ -110,9 +110,9 @@ def rows_of(request: Request, features: Features, name: str, validation: float, 
     return Rows(target, texts, groups if groups is not None else np.arange(len(target)), parts, request.pooling)
 
 
-def target_of(data: Data, inputs: np.ndarray, words: np.ndarray) -> tuple[Target, np.ndarray | None]:
+def target_of(data: Data, inputs: np.ndarray, words: np.ndarray) -> tuple[ProbeLabels, np.ndarray | None]:
     """The labels of these units; and which input each belongs to, where an input has several."""
-    return Target(data.target, data.values_at(inputs, words), data.names), inputs if data.per_word else None
+    return ProbeLabels(data.target, data.values_at(inputs, words), data.names), inputs if data.per_word else None
 
 
 def drawn(task: Task, prop: ProbeConfig, most: int, seed: int) -> Data:
@@ -129,7 +129,7 @@ def check_probes(task: Task, config: RunConfig) -> None:
         _check_metric(target, number, config)
 
 
-def _check_metric(target: Target, number: int, config: RunConfig) -> None:
+def _check_metric(target: ProbeLabels, number: int, config: RunConfig) -> None:
     metric, probing = config.relevance.metric, config.probing
     if target.kind == "number" and metric in ("f1", "compression"):
         raise UserError(

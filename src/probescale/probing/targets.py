@@ -11,7 +11,7 @@ from probescale.config import ProbeTarget
 
 
 @dataclass(frozen=True)
-class Target:
+class ProbeLabels:
     kind: ProbeTarget
     values: np.ndarray  # class: (rows,) numbers; multi: (rows, labels) of 0 and 1; number: (rows,)
     names: tuple[str, ...] = ()  # of classes or labels
@@ -19,7 +19,7 @@ class Target:
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, rows: np.ndarray | slice) -> Target:
+    def __getitem__(self, rows: np.ndarray | slice) -> ProbeLabels:
         return replace(self, values=self.values[rows])
 
     @property

@@ -8,7 +8,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 
 
 class FittedProbe(Protocol):
@@ -44,12 +44,16 @@ class Probe(ABC, Generic[F]):
 
     @abstractmethod
     def fit(
-        self, features: np.ndarray, target: Target, penalty: float, start: F | None = None, *, rough: bool = False
+        self, features: np.ndarray, target: ProbeLabels, penalty: float, start: F | None = None, *, rough: bool = False
     ) -> F:
         """Train on all given rows, from the weights of `start` where that helps; `rough`: as far as comparing needs."""
 
     def fit_path(
-        self, features: np.ndarray, target: Target, penalties: Sequence[float], judge: tuple[np.ndarray, Target]
+        self,
+        features: np.ndarray,
+        target: ProbeLabels,
+        penalties: Sequence[float],
+        judge: tuple[np.ndarray, ProbeLabels],
     ) -> F:
         """The fit whose penalty has the lowest loss on the judge rows."""
         fits = [self.fit(features, target, penalty, rough=True) for penalty in sorted(penalties)]

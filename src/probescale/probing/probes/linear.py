@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from probescale.probing.probes.base import Probe, probe
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 
 ROUGH = 1e-4  # nats: how close to its optimum a fit must be to compare penalties
 TOLERANCE = 1e-6  # nats per example: a probe has converged when its loss could fall by no more than about that
@@ -67,7 +67,7 @@ def standardise(features: np.ndarray, train: slice) -> None:
 
 
 def fit_path(
-    features: np.ndarray, target: Target, penalties: Sequence[float], judge: tuple[np.ndarray, Target]
+    features: np.ndarray, target: ProbeLabels, penalties: Sequence[float], judge: tuple[np.ndarray, ProbeLabels]
 ) -> tuple[Fit, Curvature]:
     """The penalty with the lowest loss on the judge rows, and its rough fit; also what later fits can start with.
 
@@ -91,7 +91,7 @@ def fit_path(
 
 def fit(
     features: np.ndarray,
-    target: Target,
+    target: ProbeLabels,
     penalty: float,
     curvature: Curvature | None = None,
     start: Fit | None = None,
@@ -139,13 +139,23 @@ class LinearProbe(Probe[Fit]):
         self.curvature: Curvature | None = None  # known after fit_path
 
     def fit_path(
-        self, features: np.ndarray, target: Target, penalties: Sequence[float], judge: tuple[np.ndarray, Target]
+        self,
+        features: np.ndarray,
+        target: ProbeLabels,
+        penalties: Sequence[float],
+        judge: tuple[np.ndarray, ProbeLabels],
     ) -> Fit:
         best, self.curvature = fit_path(features, target, penalties, judge)
         return best
 
     def fit(
-        self, features: np.ndarray, target: Target, penalty: float, start: Fit | None = None, *, rough: bool = False
+        self,
+        features: np.ndarray,
+        target: ProbeLabels,
+        penalty: float,
+        start: Fit | None = None,
+        *,
+        rough: bool = False,
     ) -> Fit:
         return fit(features, target, penalty, self.curvature, start, ROUGH if rough else TOLERANCE)
 
@@ -162,7 +172,7 @@ class Curvature:
     shares: np.ndarray  # (columns,) of rows that belong to the column
 
     @classmethod
-    def of(cls, features: np.ndarray, target: Target) -> Curvature:
+    def of(cls, features: np.ndarray, target: ProbeLabels) -> Curvature:
         if target.kind == "number" or _many(target):  # nobody asks
             return cls(np.zeros((1, 0, 0), np.float32), np.zeros(1))
         rows, hidden = features.shape
@@ -258,7 +268,7 @@ _LOSSES: dict[tuple[str, bool], Loss] = {
 }
 
 
-def _ridge(features: np.ndarray, target: Target, penalty: float, strength: float) -> Fit:
+def _ridge(features: np.ndarray, target: ProbeLabels, penalty: float, strength: float) -> Fit:
     """The exact answer: least squares has one."""
     mean, centre = features.mean(0), target.values.mean()
     second = features.T @ features / np.float32(len(features)) - np.outer(mean, mean)
@@ -268,11 +278,11 @@ def _ridge(features: np.ndarray, target: Target, penalty: float, strength: float
     return Fit(weights[:, None], np.array([centre - mean @ weights], np.float32), penalty, 1, 0.0, True)
 
 
-def _many(target: Target) -> bool:
+def _many(target: ProbeLabels) -> bool:
     return target.kind == "class" and target.columns > MANY
 
 
-def _discriminant(features: np.ndarray, target: Target, penalty: float, strength: float) -> Fit:
+def _discriminant(features: np.ndarray, target: ProbeLabels, penalty: float, strength: float) -> Fit:
     """Classes as clouds of one shape around their means; the penalty makes the shape rounder and larger."""
     rows, hidden = features.shape
     counts = np.bincount(target.values, minlength=target.columns)

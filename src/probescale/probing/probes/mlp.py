@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 
 from probescale.probing.probes.base import Probe, probe
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 
 HIDDEN = 64
 MAX_STEPS = 200  # passes over the data
@@ -20,7 +20,7 @@ SMALLEST = 1e-9  # probability
 @dataclass(frozen=True)
 class MlpFit:
     model: MLPClassifier | MLPRegressor
-    target: Target  # as trained on: tells what the outputs mean
+    target: ProbeLabels  # as trained on: tells what the outputs mean
     penalty: float
     steps: int
     gap: float  # change of the loss at the end
@@ -45,7 +45,13 @@ class MlpProbe(Probe[MlpFit]):
     """A network with one hidden layer of 64 units."""
 
     def fit(
-        self, features: np.ndarray, target: Target, penalty: float, start: MlpFit | None = None, *, rough: bool = False
+        self,
+        features: np.ndarray,
+        target: ProbeLabels,
+        penalty: float,
+        start: MlpFit | None = None,
+        *,
+        rough: bool = False,
     ) -> MlpFit:
         """Train with the same first weights and order of rows every time; scikit-learn ends by its own rule."""
         cls = MLPRegressor if target.kind == "number" else MLPClassifier
