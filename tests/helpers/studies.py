@@ -45,7 +45,7 @@ class ForkedWorker:
             os.dup2(stdout.fileno(), 1)
             os.dup2(stdout.fileno(), 2)
             os.environ.update(env)
-            *_, folder, job = words
+            folder, job = words[-2:]
             code = worker.run_to_exit_code(StudyFolder(Path(folder)), job)
         except BaseException:  # a forked test must not continue as one
             traceback.print_exc()
