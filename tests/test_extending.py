@@ -29,7 +29,7 @@ from probescale.models.subsets import Subset
 from probescale.pipeline.run import run
 from probescale.pipeline.validate import check
 from probescale.probing.probes import PROBES, Probe, probe
-from probescale.probing.targets import Target
+from probescale.probing.targets import ProbeLabels
 from probescale.selection.evidence import Evidence
 from probescale.selection.strategies import STRATEGIES, strategy
 from probescale.selection.structure import Structure
@@ -220,7 +220,7 @@ def test_a_probe(settings, tmp_path):
         """The nearest mean of a class."""
 
         def fit(
-            self, features: np.ndarray, target: Target, penalty: float, start: object = None, *, rough: bool = False
+            self, features: np.ndarray, target: ProbeLabels, penalty: float, start: object = None, *, rough: bool = False
         ) -> Centroids:
             return Centroids(np.stack([features[target.values == label].mean(0) for label in (0, 1)]), penalty)
 
