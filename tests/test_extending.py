@@ -220,7 +220,13 @@ def test_a_probe(settings, tmp_path):
         """The nearest mean of a class."""
 
         def fit(
-            self, features: np.ndarray, target: ProbeLabels, penalty: float, start: object = None, *, rough: bool = False
+            self,
+            features: np.ndarray,
+            target: ProbeLabels,
+            penalty: float,
+            start: object = None,
+            *,
+            rough: bool = False,
         ) -> Centroids:
             return Centroids(np.stack([features[target.values == label].mean(0) for label in (0, 1)]), penalty)
 
