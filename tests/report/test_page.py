@@ -12,6 +12,7 @@ from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.regressions import Example, Regressions, Slice
 from probescale.recovery.result import EvaluatedModel, RunResult
+from probescale.report.findings import RunFindings
 from probescale.report.page import Page, render
 from probescale.report.run_page import run_page
 from probescale.selection.budget import parse_budget
@@ -67,7 +68,7 @@ def run(tmp_path_factory) -> tuple[Path, ProbeScores, Selection, RunResult]:
     one = Slice(name=EVIL, rows=1, original=1, small=0, newly_wrong=1, newly_right=0)
     example = Example(row=1, text=EVIL, right=EVIL, original=EVIL, small=EVIL)
     changed = Regressions(agreement=0, newly_wrong=1, newly_right=0, slices=(one,), examples=(example,))
-    (folder / "report.html").write_text(run_page(scores, chosen, result, scores.parameters, changed))
+    (folder / "report.html").write_text(run_page(RunFindings(scores, chosen, result, scores.parameters, changed)))
     return folder, scores, chosen, result
 
 

@@ -22,7 +22,6 @@ Budgets = Annotated[
     list[str],
     typer.Option(help="82M parameters, 23% of them, 5x fewer, 12GFLOPs, 150MB, 20ms. Repeatable: all of them apply."),
 ]
-Length = Annotated[int, typer.Option(min=1, help="Tokens per text, for GFLOPs and ms.")]
 BatchSize = Annotated[int, typer.Option(min=1, help="Texts per batch, for ms.")]
 Revision = Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub model.")]
 AllowPickle = Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import BatchSize, Budgets, Json, Length, show
+from probescale.cli.options import Budgets, Json, show
 
 STRUCTURE, WEIGHING, COSTS = "Structure of the subnetwork", "What the scores are worth", "Costs of the layers"
 
@@ -19,71 +19,74 @@ class Credit(str, Enum):
     marginal = "marginal"
 
 
+Scores = Annotated[
+    list[Path],
+    typer.Argument(help="scores.json, or a CSV with the columns layer, probe, score; several: one task each."),
+]
+Strategy = Annotated[
+    str | None,
+    typer.Option(
+        help="See `probescale list strategies`.",
+        show_default="stitched, or contiguous without probed subnetworks or with --weight, --metric, ...",
+    ),
+]
+Keep = Annotated[
+    str | None, typer.Option(help="Layers that are always kept, such as 1 or 1,12.", rich_help_panel=STRUCTURE)
+]
+Gap = Annotated[
+    int, typer.Option(min=1, help="Smallest distance between two kept layers; 1: any.", rich_help_panel=STRUCTURE)
+]
+Neighbours = Annotated[
+    bool, typer.Option("--neighbours", help="Keep neighbouring layers only.", rich_help_panel=STRUCTURE)
+]
+ProbeWeights = Annotated[
+    list[str],
+    typer.Option(metavar="PROBE=W", help="w(p,T) of Eq. 1; else as in SCORES. Repeatable.", rich_help_panel=WEIGHING),
+]
+TaskWeights = Annotated[
+    list[str],
+    typer.Option(
+        metavar="TASK=W", help="Of several SCORES: how much a task counts. Repeatable.", rich_help_panel=WEIGHING
+    ),
+]
+Metric = Annotated[
+    str | None,
+    typer.Option(
+        help="Score layers by another measure of SCORES, such as f1 or selectivity.", rich_help_panel=WEIGHING
+    ),
+]
+Contribution = Annotated[
+    Credit | None,
+    typer.Option(
+        help="Credit a layer with its score, or with what it adds to the one below.", rich_help_panel=WEIGHING
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(help="Count from this model's config: for CSV scores, GFLOPs, MB and ms.", rich_help_panel=COSTS),
+]
+Classes = Annotated[int, typer.Option(min=2, help="Number of labels of the head, with --model.", rich_help_panel=COSTS)]
+Length = Annotated[int, typer.Option(min=1, help="Tokens per text, for GFLOPs and ms.", rich_help_panel=COSTS)]
+BatchSize = Annotated[int, typer.Option(min=1, help="Texts per batch, for ms.", rich_help_panel=COSTS)]
+
+
 @app.command()
 def select(
-    scores: Annotated[
-        list[Path],
-        typer.Argument(
-            help="scores.json, or a CSV with the columns layer, probe, score; several files: one task each."
-        ),
-    ],
+    scores: Scores,
     budget: Budgets = [],  # noqa: B006
-    k: Annotated[
-        int | None, typer.Option(help="Number of layers, instead of a budget; with a budget: at most this many.")
-    ] = None,
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            help="See `probescale list strategies`.",
-            show_default="stitched, or contiguous without probed subnetworks or with --weight, --metric, ...",
-        ),
-    ] = None,
+    k: Annotated[int | None, typer.Option(help="Number of layers, instead of a budget; with one: at most.")] = None,
+    strategy: Strategy = None,
     out: Annotated[Path | None, typer.Option(help="Also write selection.json here.")] = None,
     as_json: Json = False,
-    keep: Annotated[
-        str | None, typer.Option(help="Layers that are always kept, such as 1 or 1,12.", rich_help_panel=STRUCTURE)
-    ] = None,
-    gap: Annotated[
-        int, typer.Option(min=1, help="Smallest distance between two kept layers; 1: any.", rich_help_panel=STRUCTURE)
-    ] = 1,
-    neighbours: Annotated[
-        bool, typer.Option("--neighbours", help="Keep contiguous layers only.", rich_help_panel=STRUCTURE)
-    ] = False,
-    weight: Annotated[
-        list[str],
-        typer.Option(
-            metavar="PROBE=W", help="w(p,T) of Eq. 1; by default as in SCORES. Repeatable.", rich_help_panel=WEIGHING
-        ),
-    ] = [],  # noqa: B006
-    task_weight: Annotated[
-        list[str],
-        typer.Option(
-            metavar="TASK=W",
-            help="Weight of a task, with several SCORES. Repeatable.",
-            rich_help_panel=WEIGHING,
-        ),
-    ] = [],  # noqa: B006
-    metric: Annotated[
-        str | None,
-        typer.Option(
-            help="Score layers by another measure of SCORES, such as f1 or selectivity.", rich_help_panel=WEIGHING
-        ),
-    ] = None,
-    contribution: Annotated[
-        Credit | None,
-        typer.Option(
-            help="A layer counts with its score, or with what it adds to the layer below.", rich_help_panel=WEIGHING
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="Count costs from this model's config: for CSV scores, GFLOPs, MB and ms.", rich_help_panel=COSTS
-        ),
-    ] = None,
-    classes: Annotated[
-        int, typer.Option(min=2, help="Number of labels of the head, with --model.", rich_help_panel=COSTS)
-    ] = 2,
+    keep: Keep = None,
+    gap: Gap = 1,
+    neighbours: Neighbours = False,
+    weight: ProbeWeights = [],  # noqa: B006
+    task_weight: TaskWeights = [],  # noqa: B006
+    metric: Metric = None,
+    contribution: Contribution = None,
+    model: Model = None,
+    classes: Classes = 2,
     length: Length = 128,
     batch_size: BatchSize = 1,
 ) -> None:

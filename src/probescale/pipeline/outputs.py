@@ -9,6 +9,7 @@ from probescale.recovery.regressions import find_regressions
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.card import model_card
 from probescale.report.figure import write_figure
+from probescale.report.findings import RunFindings
 from probescale.report.markdown import run_report
 from probescale.report.run_page import run_page
 from probescale.selection.result import Selection
@@ -35,9 +36,10 @@ def write_outputs(
     chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes", chosen.kept)
-    write_text(work / "report.md", run_report(task, evaluator.loaded.family, scores, chosen, result, changed, bias))
-    write_text(work / "report.html", run_page(scores, chosen, result, evaluator.parameters, changed, bias))
-    write_text(work / "model" / "README.md", model_card(evaluator.loaded, task, chosen, result, changed, bias))
+    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias)
+    write_text(work / "report.md", run_report(task, evaluator.loaded.family, findings))
+    write_text(work / "report.html", run_page(findings))
+    write_text(work / "model" / "README.md", model_card(evaluator.loaded, task, findings))
     return result
 
 

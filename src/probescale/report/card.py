@@ -6,13 +6,11 @@ import re
 
 from probescale.models.loading import LoadedModel
 from probescale.models.subsets import format_layers
-from probescale.recovery.bias import Bias
-from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.escaping import escape_markdown, inline_code
+from probescale.report.findings import RunFindings
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.table import Table, format_interval
-from probescale.selection.result import Selection
 from probescale.tasks.task import Task
 from probescale.utils.sources import is_local, local_path
 
@@ -25,15 +23,9 @@ CITE = """```bibtex
 ```"""
 
 
-def model_card(
-    parent: LoadedModel,
-    task: Task,
-    chosen: Selection,
-    result: RunResult,
-    changed: Regressions | None,
-    bias: Bias | None,
-) -> str:
+def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
     """The card as Markdown, with the hub's front matter."""
+    chosen, result, changed, bias = findings.selection, findings.result, findings.regressions, findings.bias
     from huggingface_hub import EvalResult, ModelCardData
 
     small, original, metric = result.subnetwork, result.original, result.metric

@@ -5,10 +5,10 @@ from __future__ import annotations
 from probescale.models.family import Family
 from probescale.models.subsets import format_layers
 from probescale.probing.scores import ProbeScores
-from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown, inline_code
+from probescale.report.findings import RunFindings
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table
@@ -17,16 +17,10 @@ from probescale.tasks.kinds import Kind
 from probescale.tasks.task import Task
 
 
-def run_report(
-    task: Task,
-    family: Family,
-    scores: ProbeScores,
-    selection: Selection,
-    result: RunResult,
-    changed: Regressions | None = None,
-    bias: Bias | None = None,
-) -> str:
+def run_report(task: Task, family: Family, findings: RunFindings) -> str:
     """The report as Markdown."""
+    scores, selection, result = findings.scores, findings.selection, findings.result
+    changed, bias = findings.regressions, findings.bias
     comparison, layers = comparison_table(result), layer_table(scores, selection.kept)
     return "\n\n".join(
         [

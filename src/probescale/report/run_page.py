@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from probescale.models.parameters import Parameters
 from probescale.models.subsets import format_layers
 from probescale.probing.scores import ProbeScores
-from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import EvaluatedModel, RunResult
+from probescale.report.findings import RunFindings
 from probescale.report.page import Column, Page, explorer_entry, render
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, regression_sentence
@@ -28,15 +27,10 @@ COLUMNS: tuple[Column, ...] = (
 )
 
 
-def run_page(
-    scores: ProbeScores,
-    selection: Selection,
-    result: RunResult,
-    parameters: Parameters | None = None,
-    changed: Regressions | None = None,
-    bias: Bias | None = None,
-) -> str:
-    """The page as HTML. `parameters`: of the model that layers are removed from, after shrinking its other parts."""
+def run_page(findings: RunFindings) -> str:
+    """The page as HTML."""
+    scores, selection, result, parameters = findings.scores, findings.selection, findings.result, findings.parameters
+    changed, bias = findings.regressions, findings.bias
     metric = result.metric.replace("_", " ")
     models = {"original": result.original, f"ProbeScale ({result.strategy})": result.subnetwork, **result.compared}
     chosen = result.subnetwork
