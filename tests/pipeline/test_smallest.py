@@ -66,6 +66,7 @@ def check_search(search):
 @pytest.fixture
 def stop_at(monkeypatch):
     """Interrupt the training with this number once; give the list of all started trainings."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job would ignore the signal
 
     def patch(number, *, train=True):
         begun = []
@@ -83,7 +84,8 @@ def stop_at(monkeypatch):
         monkeypatch.setattr(measuring, "fine_tune", stop)
         return begun
 
-    return patch
+    yield patch
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.slow
