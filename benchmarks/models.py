@@ -62,13 +62,13 @@ def main() -> None:
 
 def families_section() -> str:
     configs = {name: AutoConfig.for_model(name) for name in (*_described(), *DETECTED)}
-    found = rehearse([(config, find_family(config)) for config in configs.values()])
-    rows = {name: _row(name, configs[name], trials) for (name, trials) in zip(configs, found, strict=True)}
+    rehearsed = rehearse([(config, find_family(config)) for config in configs.values()])
+    rows = {name: _row(name, configs[name], cuts) for (name, cuts) in zip(configs, rehearsed, strict=True)}
     header = ("model type", "heads", "cuts proved", "all layers kept", "half precision, shards", "cache", "layer 1")
     described = Table("", header, tuple(rows[name] for name in _described()), words=7)
     detected = Table("", header, tuple(rows[name] for name in DETECTED), words=7)
-    failures = [f"- {name}, {t.head}, {t.cut}: {t.outcome}" for name, trials in zip(configs, found, strict=True)
-                for t in trials if not t.passed]  # fmt: skip
+    failures = [f"- {name}, {cut.head}, {cut.cut}: {cut.outcome}" for name, cuts in zip(configs, rehearsed, strict=True)
+                for cut in cuts if not cut.passed]  # fmt: skip
     return "\n\n".join(
         [
             "## Families",
@@ -94,17 +94,17 @@ def _described() -> list[str]:
     return [model_type for family in FAMILIES.values() for model_type in family.model_types]
 
 
-def _row(name: str, config: Any, trials: list[RehearsedCut]) -> tuple[str, ...]:  # noqa: ANN401 - any config
+def _row(name: str, config: Any, cuts: list[RehearsedCut]) -> tuple[str, ...]:  # noqa: ANN401 - any config
     family: Family = find_family(config)
-    passed = [trial for trial in trials if isinstance(trial.outcome, Proof)]
-    proofs = {(trial.head, trial.cut): cast("Proof", trial.outcome) for trial in passed}
+    passed = [cut for cut in cuts if isinstance(cut.outcome, Proof)]
+    proofs = {(cut.head, cut.cut): cast("Proof", cut.outcome) for cut in passed}
     whole = [proof.to_the_bit for (_, cut), proof in proofs.items() if cut == "all"]
     stored = [cut for _, cut in proofs if "," in cut]
     gaps = [proof.cache_difference for proof in proofs.values() if proof.cache_difference is not None]
     return (
         name,
-        ", ".join(dict.fromkeys(trial.head for trial in trials)),
-        f"{len(passed)} of {len(trials)}",
+        ", ".join(dict.fromkeys(cut.head for cut in cuts)),
+        f"{len(passed)} of {len(cuts)}",
         "to the bit" if whole and all(whole) else "differs",
         "proved" if len(stored) == 3 else f"{len(stored)} of 3",
         f"within {max(gaps):.0e}" if gaps else "no generation",

@@ -104,7 +104,7 @@ def choices(task: str) -> dict[tuple[str, int], list[Kept]]:
     from probescale.selection.strategies import STRATEGIES
 
     seen, found = Evidence.from_scores(evidence(task)), {}
-    for name in (name for name, known in STRATEGIES.items() if known.reads != "trials"):
+    for name in (name for name, known in STRATEGIES.items() if known.reads != "tournament"):
         for k in KS if name != "exhaustive" else KS[:1]:
             seeds = range(RANDOM_DRAWS) if name == "random" else (0,)
             allowed = Constraints(parse_budget(k=k))

@@ -92,13 +92,14 @@ def with_subnetworks(evidence, strategy, structure):
 def ready(problem, strategy, structure, fixed=()):
     evidence, parameters = problem
     reads = STRATEGIES[strategy].reads
-    assume(reads not in ("all subsets", "trials") or evidence.layers <= 8)
+    assume(reads not in ("all subsets", "tournament") or evidence.layers <= 8)
     assume(not (STRATEGIES[strategy].neighbours and structure.gap > 1))
     assume(len(set(evidence.relevance)) > 1 or evidence.layers == 1)
     assume(len(set(evidence.influence)) > 1 or evidence.layers == 1)
-    if reads == "trials":
+    if reads == "tournament":
         subsets = enumerate_subsets(evidence.layers, evidence.layers, 1e9, structure)
-        return replace(evidence, trials={subset: 1 / (1 + sum(subset)) for subset in subsets}), parameters
+        order = np.random.default_rng(evidence.seed).permutation(len(subsets))
+        return replace(evidence, tournament=[subsets[place] for place in order]), parameters
     if reads in ("blocks", "search", "all subsets"):
         evidence = with_subnetworks(evidence, strategy, structure)
     return evidence, parameters
