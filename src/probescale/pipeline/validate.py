@@ -188,17 +188,12 @@ def _check_model(model: ModelConfig) -> None:
 def check_architecture(model: ModelConfig) -> tuple[PreTrainedConfig, Family]:
     """The model's config and family, if both are known and the inputs fit."""
     from probescale.models.config_reading import read_config
+    from probescale.models.facts import check_length
     from probescale.models.families import find_family
 
     config = read_config(model.source, model.revision)
     family = find_family(config)
-    longest = family.longest_input(config)
-    if longest is not None and model.max_length > longest:
-        raise UserError(
-            f"{model.max_length} tokens are more than the model accepts",
-            field="model.max_length",
-            hint=f"use at most {longest}",
-        )
+    check_length(model.max_length, family.longest_input(config), field="model.max_length")
     return config, family
 
 
