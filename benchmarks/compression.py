@@ -83,7 +83,7 @@ def train(job: Job) -> dict[str, Any]:
     import torch
 
     from probescale.models.saving import describe_cut, save_model
-    from probescale.models.shrink.shrinker import ShrinkPlan
+    from probescale.models.shrink.shrink_plan import ShrinkPlan
     from probescale.pipeline.evaluation import Evaluator
     from probescale.recovery.predict import predict
     from probescale.utils.files import remove_folder
@@ -139,7 +139,7 @@ def ask_teacher(job: Job, evaluator: Any) -> None:  # noqa: ANN401 - Evaluator, 
 
 
 def plan_of(job: Job) -> tuple[Any, tuple[int, ...]]:
-    from probescale.models.shrink.shrinker import ShrinkPlan
+    from probescale.models.shrink.shrink_plan import ShrinkPlan
 
     stored = json.loads(_plan_path(job).read_text())
     return ShrinkPlan(**stored["shrink"]), tuple(stored["kept"])

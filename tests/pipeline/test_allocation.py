@@ -34,8 +34,8 @@ def settings(model_folder, task_files, family="bert", **more):
 @pytest.mark.parametrize("family", ["roberta", "t5"])
 def test_given_sizes_are_met_and_the_folder_loads(model_folder, task_files, tmp_path, family):
     rank = {"rank": 12} if family == "roberta" else {}
-    pieces = {"roberta": 300, "t5": 55}[family]
-    asked = {"vocabulary": pieces, "units": 32, **rank}
+    tokens = {"roberta": 300, "t5": 55}[family]
+    asked = {"vocabulary": tokens, "units": 32, **rank}
     result = run(
         settings(model_folder, task_files, family, shrink=asked, selection={"budget": None, "k": 2}), tmp_path / "out"
     )
@@ -45,13 +45,13 @@ def test_given_sizes_are_met_and_the_folder_loads(model_folder, task_files, tmp_
     original = load_as_saved(str(model_folder(family)))
     two_layers = count_parameters(original.model, original.family).of([1, 2])
     assert result.subnetwork.params == result.compared["top_k"].params < two_layers  # every strategy shrinks alike
-    assert loaded.model.config.vocab_size <= pieces
-    assert len(AutoTokenizer.from_pretrained(folder)) <= pieces
+    assert loaded.model.config.vocab_size <= tokens
+    assert len(AutoTokenizer.from_pretrained(folder)) <= tokens
     assert loaded.layers == 2
     record = json.loads((folder / "probescale.json").read_text())
     assert record["shrink"] == asked
     assert record["params"] == result.subnetwork.params
-    assert f"{pieces:,} pieces" in result.recipe
+    assert f"{tokens:,} tokens" in result.recipe
     if rank:
         assert AutoModelForSequenceClassification.from_pretrained(folder).config.embedding_size == 12
 

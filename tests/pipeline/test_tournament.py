@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from probescale.errors import Problems, UserError
-from probescale.models.shrink.shrinker import ShrinkPlan
+from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.smallest import smallest

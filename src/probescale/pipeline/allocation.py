@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from probescale.errors import UserError
-from probescale.models.shrink.shrinker import ShrinkPlan
+from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.workbench import Workbench

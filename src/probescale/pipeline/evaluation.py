@@ -18,7 +18,7 @@ from probescale.models.loading import LoadedModel
 from probescale.models.proof.comparison import compare_in_memory
 from probescale.models.proof.reference import compute_layer_reference
 from probescale.models.saving import describe_cut, save_model
-from probescale.models.shrink.shrinker import ShrinkPlan
+from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset, format_subset
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.folder import INNER

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from probescale.config import RunConfig
-from probescale.models.shrink.shrinker import ShrinkPlan
+from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.allocation import allocate
 from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.evidence import probe_once

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from probescale.config import RunConfig
 from probescale.errors import UserError
-from probescale.models.shrink.shrinker import ShrinkPlan
+from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.evidence import probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from probescale.models.shrink.shrinker import ShrinkPlan
+from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset, format_layers
 from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.workbench import Workbench

@@ -17,7 +17,8 @@ from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.parameters import Parameters
 from probescale.models.shrink.options import list_shrinks, smallest_parameters
-from probescale.models.shrink.shrinker import Shrinker, ShrinkPlan
+from probescale.models.shrink.shrink_plan import ShrinkPlan
+from probescale.models.shrink.shrinker import Shrinker
 from probescale.models.subsets import Subset
 from probescale.pipeline.provenance import provenance
 from probescale.pipeline.validate import check_budget

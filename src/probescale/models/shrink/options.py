@@ -8,7 +8,8 @@ from itertools import product
 from probescale.config import ShrinkConfig
 from probescale.models.parameters import Parameters
 from probescale.models.shrink import embeddings, units
-from probescale.models.shrink.shrinker import Shrinker, ShrinkPlan
+from probescale.models.shrink.shrink_plan import ShrinkPlan
+from probescale.models.shrink.shrinker import Shrinker
 from probescale.models.shrink.vocabulary import required_tokens
 
 COVERAGES = (1.0, 0.999, 0.995, 0.99, 0.98, 0.95)  # shares of the texts' tokens that stay whole

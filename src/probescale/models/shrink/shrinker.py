@@ -12,36 +12,13 @@ from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
 from probescale.models.parameters import Parameters
 from probescale.models.shrink.embeddings import embedding_parameters, factorise_embeddings, parameters_per_token
+from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.shrink.units import UnitScores, count_units, keep_units, parameters_per_unit, score_units
 from probescale.models.shrink.vocabulary import count_tokens, trim_vocabulary
 from probescale.models.subsets import Subset
 from probescale.tasks.data import Data
-from probescale.utils.files import Record
 
 UNIT_TEXTS = 500  # texts on which feed-forward units are scored, by all of their tokens
-
-
-class ShrinkPlan(Record):
-    """How much of each part is kept; None keeps all of it."""
-
-    vocabulary: int | None = None  # largest number of tokens
-    rank: int | None = None  # embedding size
-    units: int | None = None  # feed-forward width of every layer
-
-    def __bool__(self) -> bool:
-        return any(value is not None for value in (self.vocabulary, self.rank, self.units))
-
-    def __str__(self) -> str:
-        """
-        >>> str(ShrinkPlan(vocabulary=8000, rank=128))
-        '8,000 pieces, embeddings 128 wide'
-        """
-        parts = [
-            "" if self.vocabulary is None else f"{self.vocabulary:,} pieces",
-            "" if self.rank is None else f"embeddings {self.rank} wide",
-            "" if self.units is None else f"{self.units:,} feed-forward units a layer",
-        ]
-        return ", ".join(part for part in parts if part) or "all pieces, full width"
 
 
 class Shrinker:
