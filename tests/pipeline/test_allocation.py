@@ -11,6 +11,7 @@ from helpers.data import labelled_rows, write_csv
 from probescale.errors import Problems, UserError
 from probescale.models.counting import count_parameters
 from probescale.models.loading import load_as_saved
+from probescale.pipeline.allocation import Allocations
 from probescale.pipeline.run import run
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.validate import check
@@ -69,15 +70,13 @@ def test_auto_meets_a_budget_that_layers_alone_cannot(model_folder, task_files, 
     assert result.original.params == whole
     assert result.subnetwork.params <= wanted
     assert result.compared["top_k"].params <= wanted
-    split = json.loads((tmp_path / "small" / "split.json").read_text())
-    chosen = split["splits"][0]
-    assert chosen["kept"] == list(result.subnetwork.kept)
-    assert [one["expected"] for one in split["splits"]] == sorted(
-        (one["expected"] for one in split["splits"]), reverse=True
-    )
-    assert all(one["params"] <= wanted for one in split["splits"])
-    assert split["weighed"] > 1
-    assert len(split["splits"]) == min(split["weighed"], 10)
+    ranked = Allocations.load(tmp_path / "small" / "allocation.json")
+    assert ranked.best.kept == result.subnetwork.kept
+    expected = [allocation.expected for allocation in ranked.allocations]
+    assert expected == sorted(expected, reverse=True)
+    assert all(allocation.params <= wanted for allocation in ranked.allocations)
+    assert ranked.compared > 1
+    assert len(ranked.allocations) == min(ranked.compared, 10)
 
 
 def test_a_budget_below_the_smallest_model_is_refused(model_folder, task_files, tmp_path):
