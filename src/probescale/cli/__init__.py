@@ -22,7 +22,10 @@ from probescale.cli import studies as studies
 from probescale.cli import plan as plan
 from probescale.cli import doctor as doctor
 from probescale.cli import extract as extract
-from probescale.cli import shipping as shipping
+from probescale.cli import export as export
+from probescale.cli import bench as bench
+from probescale.cli import predict as predict
+from probescale.cli import push as push
 from probescale.cli import cache as cache
 from probescale.cli import list as list
 # isort: on

@@ -16,6 +16,7 @@ Set = Annotated[
     list[str],
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as selection.k=4. Repeatable."),
 ]
+SavedModel = Annotated[str, typer.Argument(help="Run folder, model folder, folder of an export, or hub name.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Budgets = Annotated[

@@ -11,7 +11,8 @@ from probescale.config import RunConfig
 from probescale.deploy.evaluation import evaluate_metric
 from probescale.deploy.formats import Exporter, ExportRecord, find_exporter
 from probescale.deploy.inference import STATES, InferenceModel, input_names, load_pytorch, wrap_pytorch
-from probescale.deploy.open_model import find_model_folder, open_exported
+from probescale.deploy.model_folder import find_model_folder
+from probescale.deploy.open_model import open_exported
 from probescale.errors import ProofFailed, UserError
 from probescale.models.loading import quiet_transformers
 from probescale.models.saving import METADATA_FILE

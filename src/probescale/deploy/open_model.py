@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from probescale.deploy.formats import Exporter, ExportRecord, detect_exporter
 from probescale.deploy.inference import STATES, InferenceModel, load_pytorch, wrap_pytorch
+from probescale.deploy.model_folder import find_model_folder
 from probescale.errors import UserError
 from probescale.models.config_reading import read_folder_config
 from probescale.models.saving import METADATA_FILE
@@ -22,11 +23,6 @@ def open_model(source: str, *, field: str = "MODEL") -> InferenceModel:
     if exporter := detect_exporter(folder):
         return open_exported(folder, exporter, field=field)
     return wrap_pytorch(load_pytorch(folder, source, field))
-
-
-def find_model_folder(folder: Path) -> Path:
-    """The folder of the model in a run's folder; any other folder itself."""
-    return folder / "model" if (folder / "model" / "config.json").is_file() else folder
 
 
 def open_exported(folder: Path, exporter: Exporter, *, field: str) -> InferenceModel:

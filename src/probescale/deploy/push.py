@@ -1,4 +1,4 @@
-"""push(): a model folder to the hub, with the hub's own client."""
+"""push(): upload a model folder to the hub, with the hub's own client."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 HIDDEN = "."  # files whose names begin with it stay here
 
 
-def files_of(folder: Path) -> list[Path]:
-    """What would go up."""
+def list_files(folder: Path) -> list[Path]:
+    """The files that push() uploads."""
     if not (folder / "config.json").is_file():
         raise UserError(
             f'"{folder}" is not a model folder: it has no config.json',
@@ -30,7 +30,7 @@ def push(folder: Path, repo: str, *, private: bool = False, client: HfApi | None
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
-    paths = [str(path.relative_to(folder)) for path in files_of(folder)]
+    paths = [str(path.relative_to(folder)) for path in list_files(folder)]
     client = client or HfApi()
     try:
         client.create_repo(repo, private=private, exist_ok=True)

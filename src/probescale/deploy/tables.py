@@ -1,8 +1,9 @@
-"""What is said of exports, benches and answers."""
+"""Tables and figures of exports, benchmarks and predictions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from probescale.deploy.bench import BenchResult
@@ -13,6 +14,7 @@ from probescale.report.table import Table, format_duration
 from probescale.utils.files import format_size
 
 SHOWN = 60  # characters of a text in a table
+TABLE_ROWS = 1000  # predictions in one table
 
 
 def export_lines(about: ExportRecord, to: str, out: Path) -> list[str]:
@@ -85,19 +87,23 @@ def write_bench_figure(found: BenchResult, stem: Path) -> list[Path]:
     return paths
 
 
-def answers_table(answers: Sequence[Prediction]) -> Table:
-    rows = [(str(one.number), _short(one.text), *_said(one)) for one in answers]
-    return Table("", ("line", "text", "answer", ""), tuple(rows), words=3)
+def prediction_tables(predictions: Iterable[Prediction]) -> Iterator[Table]:
+    """Tables of at most a thousand predictions each, as they come."""
+    rest = iter(predictions)
+    while part := list(islice(rest, TABLE_ROWS)):
+        rows = [(str(each.number), _shorten(each.text), *_answer_cells(each)) for each in part]
+        yield Table("", ("line", "text", "answer", ""), tuple(rows), words=3)
 
 
-def _said(one: Prediction) -> tuple[str, str]:
-    if one.fault:
-        return one.fault, ""
-    if one.rendered is None:
+def _answer_cells(prediction: Prediction) -> tuple[str, str]:
+    """The answer and its probability; the fault where there is no answer."""
+    if prediction.fault:
+        return prediction.fault, ""
+    if prediction.rendered is None:
         return "", ""
-    share = one.rendered.probability
-    return one.rendered.shown, "" if share is None else f"{share:.1%}"
+    probability = prediction.rendered.probability
+    return prediction.rendered.shown, "" if probability is None else f"{probability:.1%}"
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"

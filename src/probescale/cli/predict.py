@@ -1,0 +1,67 @@
+"""predict: a stream of texts in, predictions out."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from probescale.cli.app import app
+from probescale.cli.options import SavedModel, quick_imports, show
+from probescale.errors import UserError
+
+
+class Shape(str, Enum):
+    table = "table"
+    jsonl = "jsonl"
+    csv = "csv"
+
+
+@app.command()
+def predict(
+    model: SavedModel,
+    file: Annotated[str, typer.Argument(help="One text per line, .csv, .tsv or .jsonl; -: standard input.")] = "-",
+    text: Annotated[str, typer.Option(help="Column or field of the text.")] = "text",
+    pair: Annotated[str | None, typer.Option(help="Column or field of the second text.")] = None,
+    format_: Annotated[
+        Shape | None, typer.Option("--format", help="Output format.", show_default="table, jsonl to a file")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the predictions here.", show_default="standard output")
+    ] = None,
+    max_length: Annotated[
+        int | None,
+        typer.Option(min=2, help="Longest text in tokens; longer ones are cut.", show_default="as in training"),
+    ] = None,
+) -> None:
+    """Predict texts as a stream, in their order; invalid lines are reported, and the others continue."""
+    from probescale.deploy.texts import detect_format, read_texts
+    from probescale.utils.files import check_output_file
+
+    path = None if file == "-" else Path(file)
+    if path and not path.is_file():
+        raise UserError(f"{path} does not exist", field="FILE", hint="give a file, or - for standard input")
+    if out:
+        check_output_file(out)
+    with quick_imports():
+        from probescale.deploy.open_model import open_model
+        from probescale.deploy.predict import predict_lines
+        from probescale.deploy.tables import prediction_tables
+        from probescale.deploy.write_predictions import WRITERS, FaultCounter, open_output
+    opened = open_model(model)
+    shape = format_ or (Shape.jsonl if out or not sys.stdout.isatty() else Shape.table)
+    faults = FaultCounter(lambda message: typer.echo(message, err=True))
+    with path.open("rb") if path else sys.stdin.buffer as stream, open_output(out) as target:
+        lines = read_texts(stream, detect_format(path), text, pair)
+        predictions = faults.watch(predict_lines(opened, lines, max_length))
+        if shape is Shape.table:
+            for table in prediction_tables(predictions):
+                show(table.rich())
+        else:
+            WRITERS[shape.value](predictions, target)
+    if faults.count:
+        typer.echo(f"{faults.count} line{'s' * (faults.count > 1)} could not be answered", err=True)
+        raise SystemExit(1)
