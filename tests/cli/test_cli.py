@@ -318,6 +318,7 @@ def test_validate_accepts_a_good_configuration(cli, config):
         ("families", ["bert", "roberta", "mpnet", "t5"]),
         ("metrics", ["accuracy", "macro_f1"]),
         ("probes", ["linear", "mlp"]),
+        ("exporters", ["onnx", "ONNX Runtime"]),
     ],
 )
 def test_list(cli, what, words):

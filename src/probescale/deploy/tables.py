@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 
 from probescale.deploy.bench import BenchResult
-from probescale.deploy.formats import ExportRecord
+from probescale.deploy.formats import EXPORTERS, ExportRecord
 from probescale.deploy.predict import Prediction
 from probescale.report.figure import saved_figure
 from probescale.report.table import Table, format_duration
@@ -29,6 +29,12 @@ def export_lines(about: ExportRecord, to: str, out: Path) -> list[str]:
     else:
         said.append("the task's metric was not measured: no run's data is beside the model")
     return said
+
+
+def exporters_table() -> Table:
+    """The formats that `export --to` accepts."""
+    rows = tuple((name, (exporter.__doc__ or "").partition("\n")[0]) for name, exporter in EXPORTERS.items())
+    return Table("Exporters", ("exporter", "writes"), rows, words=2)
 
 
 def bench_tables(found: BenchResult) -> list[Table]:
