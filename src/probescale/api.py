@@ -76,15 +76,11 @@ def select(
 
 
 def plan(model: str, budget: str | None = None) -> Plan:
-    """What every number of layers would cost, from the model's config alone."""
-    from probescale.models.architecture import compute_facts, read_architecture
-    from probescale.models.facts import built_in_facts
+    """What every number of layers would cost, and what shrinking would bring, from the model's config alone."""
     from probescale.selection.budget import parse_budget
-    from probescale.selection.planning import plan as make_plan
-    from probescale.utils.sources import is_local
+    from probescale.selection.plan_model import plan_model
 
-    facts = None if is_local(model) else built_in_facts(model, None)
-    return make_plan(model, facts or compute_facts(read_architecture(model)), parse_budget(budget) if budget else None)
+    return plan_model(model, parse_budget(budget) if budget else None)
 
 
 def doctor(model: str, *, prove: bool = False) -> Examination:

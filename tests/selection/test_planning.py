@@ -19,6 +19,7 @@ from probescale.models.proof.twin import build_twin_config
 from probescale.pipeline.validate import load_config
 from probescale.report.examination import examine
 from probescale.selection.budget import parse_budget
+from probescale.selection.plan_model import plan_model
 from probescale.selection.planning import plan
 
 
@@ -93,6 +94,50 @@ def test_a_budget_below_the_embeddings_says_by_how_much_and_what_helps(cli):
     assert "nothing fits" in found.out
     assert "13,050,368 parameters too many" in found.out
     assert "smaller vocabulary" in found.out
+
+
+def test_a_plan_says_what_shrinking_brings_where_layers_alone_are_not_enough(cli):
+    shown = cli("plan", "roberta-large", "--budget", "5x")
+    assert shown.code == 0, shown.err
+    assert "5x: one layer fits" in shown.out
+    sentence = (
+        "With `shrink: auto` (assuming that your texts need 10,000 tokens; embeddings 170 wide, 512 feed-forward units "
+        "per layer) one layer needs 8,264,862 parameters, and up to 12 layers fit 5x."
+    )
+    assert sentence in " ".join(shown.out.split())
+    planned = json.loads(cli("plan", "roberta-large", "--budget", "5x", "--budget", "30GFLOPs", "--json").out)
+    shrink = {"vocabulary": 10_000, "rank": 1024 // 6, "units": 4096 // 8}
+    embeddings = (10_000 + 512 + 1 + 2) * 170 + (170 + 1) * 1024  # with positions, one type, the norm, the projection
+    layer = 12_596_224 - (4096 - 512) * (2 * 1024 + 1)
+    assert planned["shrunk"] == {
+        "shrink": shrink, "one_layer": embeddings + layer + 1_049_600, "budget": "5x", "fits": 12
+    }  # fmt: skip
+    assert planned["fits"] == 1
+
+
+def test_parts_that_cannot_be_shrunk_stay(cli):
+    encoder = json.loads(cli("plan", "t5-base", "--budget", "10x", "--json").out)
+    assert encoder["shrunk"]["shrink"] == {"vocabulary": 10_000, "rank": None, "units": 3072 // 8}
+    assert encoder["shrunk"]["one_layer"] == 31_754_880 - (32_128 - 10_000) * 768 - (3072 - 384) * 2 * 768
+    assert (encoder["fits"], encoder["shrunk"]["fits"]) == (0, 1)
+    both = cli("plan", "t5-base", "--budget", "5x", "--head", "lm")  # one feed-forward width for encoder and decoder
+    assert "(assuming that your texts need 10,000 tokens) one layer needs" in both.out
+    assert "which 5x does not allow" in " ".join(both.out.split())
+
+
+@pytest.mark.parametrize("budget", ["60%", "5GFLOPs"])
+def test_a_budget_that_layers_reach_or_that_is_not_of_size_needs_no_shrinking(budget):
+    assert plan_model("roberta-large", parse_budget(budget)).shrunk is None
+
+
+def test_a_model_without_a_part_to_shrink_has_no_shrunk_size(tmp_path):
+    small = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+    AutoConfig.for_model("mixtral", num_hidden_layers=3, vocab_size=3000, num_local_experts=2, **small).save_pretrained(
+        tmp_path
+    )
+    planned = plan_model(str(tmp_path), parse_budget("50x"))
+    assert planned.fits == 0
+    assert planned.shrunk is None
 
 
 def test_layers_of_different_sizes_are_told():

@@ -52,40 +52,18 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Show what every number of layers would cost; needs only the config, no weights."""
-    from probescale.models.facts import built_in_facts
     from probescale.report.plan import plan_facts, plan_table
     from probescale.selection.budget import parse_budget
-    from probescale.selection.planning import plan as make_plan
-    from probescale.utils.sources import is_local
+    from probescale.selection.plan_model import PlanOptions, plan_model
 
     limits = parse_budget(budget, where="--") if budget else None
-    timed = timed or (limits is not None and "milliseconds" in limits.units)
-    facts = None
-    if head is HeadName.none and not timed and not revision and not is_local(model):
-        facts = built_in_facts(model, length)  # answered at once
-    milliseconds = None
-    if facts is None:
-        with quick_imports():
-            from probescale.models.architecture import compute_facts, read_architecture
-            from probescale.models.budget_costs import Workload, measure_milliseconds
-        what = read_architecture(model, revision)
-        facts = compute_facts(what, head.value, classes, length)
-        if timed:
-            workload = Workload(what.config, what.family, head.value, length=facts.length, batch_size=batch_size)
-            milliseconds = measure_milliseconds(workload)
-    found = make_plan(
-        model,
-        facts,
-        limits,
-        head=head.value,
-        batch_size=batch_size,
-        dtype=dtype.value,
-        milliseconds=milliseconds,
-    )
+    options = PlanOptions(head.value, classes, length, batch_size, dtype.value, timed, revision)
+    with quick_imports():
+        planned = plan_model(model, limits, options)
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(planned.model_dump_json(indent=2))
         return
-    show(plan_table(found).rich())
+    show(plan_table(planned).rich())
     show("")
-    for fact in plan_facts(found):
+    for fact in plan_facts(planned):
         show(fact)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probescale.report.table import Table
-from probescale.selection.planning import Plan, Size
+from probescale.selection.planning import Plan, ShrunkSize, Size
 
 
 def plan_table(plan: Plan) -> Table:
@@ -35,10 +35,23 @@ def plan_facts(plan: Plan) -> list[str]:
     ]
     if plan.fits:
         alike = "" if len(set(p.layers)) == 1 and plan.sizes[0].milliseconds is None else "neighbouring "
-        facts.append(f"{plan.budget}: up to {plan.fits} {alike}layers fit")
+        facts.append(f"{plan.budget}: {_say_fits(plan.fits, alike)}")
     elif plan.fits == 0:
         facts.append(f"{plan.budget}: nothing fits")
-    return [*facts, *plan.notes]
+    return [*facts, *plan.notes, *([describe_shrunk(plan.shrunk)] if plan.shrunk else [])]
+
+
+def describe_shrunk(size: ShrunkSize) -> str:
+    """What `shrink: auto` would bring, with the vocabulary size that is assumed."""
+    parts = [f"assuming that your texts need {size.shrink.vocabulary:,} tokens"] if size.shrink.vocabulary else []
+    if others := size.shrink.model_copy(update={"vocabulary": None}):
+        parts.append(str(others))
+    fits = f"and {_say_fits(size.fits)} {size.budget}" if size.fits else f"which {size.budget} does not allow"
+    return f"With `shrink: auto` ({'; '.join(parts)}) one layer needs {size.one_layer:,} parameters, {fits}."
+
+
+def _say_fits(layers: int, kind: str = "") -> str:
+    return f"up to {layers} {kind}layers fit" if layers > 1 else "one layer fits"
 
 
 def _row(size: Size, plan: Plan, timed: bool) -> tuple[str, ...]:

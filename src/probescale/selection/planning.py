@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -10,6 +11,7 @@ from probescale.errors import UserError
 from probescale.models.cost import Cost, parameter_cost
 from probescale.models.facts import Facts
 from probescale.models.parameters import Parameters
+from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.selection.budget import Budget, Unit
 from probescale.selection.constraints import Constraints
 from probescale.selection.select import largest_k
@@ -31,7 +33,18 @@ class Size(Record):
     within: bool = False  # fits the budget
 
 
+class ShrunkSize(Record):
+    """How small the model gets where vocabulary, embeddings and feed-forward parts are shrunk too."""
+
+    shrink: ShrinkPlan
+    one_layer: int  # parameters with one layer
+    budget: str  # the limits on stored size
+    fits: int  # the largest k within these limits; 0: nothing fits
+
+
 class Plan(Record):
+    """What every number of layers costs, and how many layers a budget allows."""
+
     model: str
     family: str
     part: str
@@ -44,6 +57,7 @@ class Plan(Record):
     sizes: tuple[Size, ...]  # largest first
     budget: str | None = None
     fits: int | None = None  # the largest k within the budget; 0: nothing fits
+    shrunk: ShrunkSize | None = None  # where dropping layers alone is not enough, and other parts can be shrunk
     notes: tuple[str, ...] = Field(default=())
 
 
@@ -59,7 +73,7 @@ def plan(
 ) -> Plan:
     """Per number of layers: what it has and costs; and the most that fit the budget, or why none does."""
     parameters, layers = facts.parameters, len(facts.parameters.layers)
-    megabytes = parameter_cost(parameters).scaled(BYTES[dtype] / 1e6)
+    megabytes = _count_megabytes(parameters, dtype)
     known: dict[Unit, Cost | None] = {"gflops": facts.gflops, "megabytes": megabytes, "milliseconds": milliseconds}
     costs: dict[Unit, Cost] = {unit: cost for unit, cost in known.items() if cost is not None}
     fits, why_not = _fits(budget, parameters, costs) if budget else (None, [])
@@ -78,6 +92,37 @@ def plan(
         fits=fits,
         notes=(*why_not, *_notes(facts)),
     )
+
+
+def needs_shrinking(plan: Plan, budget: Budget) -> bool:
+    """Whether layers alone do not reach the budget, or what is not a layer takes up more than half of it."""
+    stored = _constrain_stored_size(plan, budget, plan.parameters)
+    return any(
+        bound.cost.fixed > bound.most / 2 or bound.cost.fixed + min(bound.cost.layers) > bound.most
+        for bound in stored.bounds
+    )
+
+
+def add_shrunk_size(plan: Plan, budget: Budget, shrink: ShrinkPlan, parameters: Parameters) -> Plan:
+    """The plan with what this way of shrinking brings; `parameters` are those of the shrunk model."""
+    stored = _constrain_stored_size(plan, budget, parameters)
+    try:
+        fits = largest_k(len(parameters.layers), stored)
+    except UserError:
+        fits = 0
+    shrunk = ShrunkSize(shrink=shrink, one_layer=parameters.minimum, budget=stored.budget.text, fits=fits)
+    return plan.model_copy(update={"shrunk": shrunk})
+
+
+def _constrain_stored_size(plan: Plan, budget: Budget, parameters: Parameters) -> Constraints:
+    """The limits of the budget on parameters and megabytes, for a model with these parameters."""
+    limits = tuple(limit for limit in budget.limits if limit.unit in ("parameters", "megabytes"))
+    stored = replace(budget, text=", ".join(limit.text for limit in limits), limits=limits)
+    return Constraints(stored, parameters, {"megabytes": _count_megabytes(parameters, plan.dtype)})
+
+
+def _count_megabytes(parameters: Parameters, dtype: str) -> Cost:
+    return parameter_cost(parameters).scaled(BYTES[dtype] / 1e6)
 
 
 def _fits(budget: Budget, parameters: Parameters, costs: Mapping[Unit, Cost]) -> tuple[int, list[str]]:

@@ -5,16 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
-from probescale.config import ShrinkConfig
+from transformers import PreTrainedModel
+
+from probescale.config import Head, ShrinkConfig
+from probescale.errors import UserError
+from probescale.models.architecture import Architecture
+from probescale.models.counting import count_parameters
+from probescale.models.family import Family
+from probescale.models.heads import build_on_meta
 from probescale.models.parameters import Parameters
 from probescale.models.shrink import embeddings, units
 from probescale.models.shrink.shrink_plan import ShrinkPlan
-from probescale.models.shrink.shrinker import Shrinker
+from probescale.models.shrink.shrinker import Shrinker, count_shrunk
 from probescale.models.shrink.vocabulary import required_tokens
 
 COVERAGES = (1.0, 0.999, 0.995, 0.99, 0.98, 0.95)  # shares of the texts' tokens that stay whole
 WIDTH_DIVISORS = (2, 3, 4, 6)  # of the embeddings
 UNIT_DIVISORS = (2, 4, 8)  # of the feed-forward width
+ASSUMED_VOCABULARY = 10_000  # tokens that texts need, where there are no texts to count
 
 
 def list_shrinks(shrinker: Shrinker, settings: ShrinkConfig) -> list[ShrinkPlan]:
@@ -33,6 +41,32 @@ def smallest_parameters(shrinker: Shrinker, shrinks: Sequence[ShrinkPlan]) -> Pa
     """Parameters with the way of shrinking that leaves most of a budget to the layers."""
     counts = (shrinker.count_parameters(shrink) for shrink in shrinks)
     return min(counts, key=lambda parameters: parameters.of([]) + parameters.layers[0])
+
+
+def count_smallest(
+    architecture: Architecture, head: Head = "none", classes: int = 2
+) -> tuple[ShrinkPlan, Parameters] | None:
+    """The smallest that `auto` makes each part, from the config alone; None where no part can be shrunk.
+
+    The vocabulary size depends on texts, so one is assumed.
+    """
+    config, family = architecture.config, architecture.family
+    model = build_on_meta(family, config, head, classes, field="MODEL")
+    rank_is_fixed = head == "lm" or embeddings.why_rank_is_fixed(family, config)
+    plan = ShrinkPlan(
+        vocabulary=ASSUMED_VOCABULARY if getattr(config, "vocab_size", 0) > ASSUMED_VOCABULARY else None,
+        rank=None if rank_is_fixed else max(config.hidden_size // max(WIDTH_DIVISORS), 2),
+        units=_fewest_units(model, family),
+    )
+    return (plan, count_shrunk(model, family, plan, count_parameters(model, family))) if plan else None
+
+
+def _fewest_units(model: PreTrainedModel, family: Family) -> int | None:
+    """The smallest feed-forward width that `auto` tries; None where the width is fixed."""
+    try:
+        return max(units.count_units(model, family) // max(UNIT_DIVISORS), 1)
+    except UserError:  # the family's width is fixed, or the decoder has the same
+        return None
 
 
 def _vocabulary_sizes(shrinker: Shrinker, setting: str | int) -> list[int | None]:

@@ -6,9 +6,11 @@ from collections import Counter
 from functools import cached_property
 
 import numpy as np
+from transformers import PreTrainedModel
 
 from probescale.errors import ProofFailed
 from probescale.models.counting import count_parameters
+from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
 from probescale.models.parameters import Parameters
 from probescale.models.shrink.embeddings import embedding_parameters, factorise_embeddings, parameters_per_token
@@ -50,18 +52,7 @@ class Shrinker:
 
     def count_parameters(self, plan: ShrinkPlan) -> Parameters:
         """Parameters of the shrunk model, counted without building it."""
-        model, family = self.loaded.model, self.loaded.family
-        tokens = model.config.vocab_size if plan.vocabulary is None else min(plan.vocabulary, model.config.vocab_size)
-        embeddings, layers = self.original.embeddings, self.original.layers
-        if plan.rank is not None:
-            embeddings = embedding_parameters(model.config, tokens, plan.rank)
-        elif plan.vocabulary is not None:
-            embeddings -= (model.config.vocab_size - tokens) * parameters_per_token(model)
-        if plan.units is not None:
-            fewer = (count_units(model, family) - plan.units) * parameters_per_unit(model, family)
-            layers = tuple(size - fewer for size in layers)
-        smaller = {"embeddings": embeddings, "layers": layers, "original": self.original}
-        return self.original.model_copy(update=smaller) if plan else self.original
+        return count_shrunk(self.loaded.model, self.loaded.family, plan, self.original)
 
     def shrink(self, model: LoadedModel, kept: Subset, plan: ShrinkPlan) -> LoadedModel:
         """A shrunk copy of the subnetwork with these layers, checked to have no more parameters than were counted."""
@@ -80,3 +71,18 @@ class Shrinker:
         if total > counted:
             raise ProofFailed(f"{counted:,} parameters were counted for {plan}, but the model has {total:,}")
         return model
+
+
+def count_shrunk(model: PreTrainedModel, family: Family, plan: ShrinkPlan, original: Parameters) -> Parameters:
+    """Parameters of the shrunk model, counted without building it; the model may be on the meta device."""
+    tokens = model.config.vocab_size if plan.vocabulary is None else min(plan.vocabulary, model.config.vocab_size)
+    embeddings, layers = original.embeddings, original.layers
+    if plan.rank is not None:
+        embeddings = embedding_parameters(model.config, tokens, plan.rank)
+    elif plan.vocabulary is not None:
+        embeddings -= (model.config.vocab_size - tokens) * parameters_per_token(model)
+    if plan.units is not None:
+        fewer = (count_units(model, family) - plan.units) * parameters_per_unit(model, family)
+        layers = tuple(size - fewer for size in layers)
+    smaller = {"embeddings": embeddings, "layers": layers, "original": original}
+    return original.model_copy(update=smaller) if plan else original
