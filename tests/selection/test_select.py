@@ -93,7 +93,7 @@ def ready(problem, strategy, structure, fixed=()):
     evidence, parameters = problem
     reads = STRATEGIES[strategy].reads
     assume(reads not in ("all subsets", "tournament") or evidence.layers <= 8)
-    assume(not (STRATEGIES[strategy].neighbours and structure.gap > 1))
+    assume(not (STRATEGIES[strategy].contiguous and structure.gap > 1))
     assume(len(set(evidence.relevance)) > 1 or evidence.layers == 1)
     assume(len(set(evidence.influence)) > 1 or evidence.layers == 1)
     if reads == "tournament":
@@ -128,7 +128,7 @@ def test_every_strategy_keeps_every_budget_and_structure(problem, strategy, shar
         assert not any(fits(kept) for kept in choose(evidence, structure.sizes(layers)[0], structure))
         return
     assert fits(found.kept)
-    assert structure.allows(found.kept) or STRATEGIES[strategy].neighbours
+    assert structure.allows(found.kept) or STRATEGIES[strategy].contiguous
     assert set(structure.keep) <= set(found.kept)
     assert len(found.kept) == found.k <= most_k
     assert list(found.kept) == sorted(set(found.kept))
@@ -172,7 +172,7 @@ def test_few_subsets_are_examined_among_a_hundred_layers(strategy, monkeypatch):
     draw = np.random.default_rng(0)
     evidence = Evidence(draw.random(100).tolist(), 0.0, draw.random(100).tolist(), draw.random((101, 101)).tolist())
     parameters = Parameters(embeddings=1000, layers=tuple(draw.integers(10, 90, 100).tolist()), rest=1)
-    structure = Structure(keep=(1,), gap=1 if STRATEGIES[strategy].neighbours else 2)
+    structure = Structure(keep=(1,), gap=1 if STRATEGIES[strategy].contiguous else 2)
     known, examined = STRATEGIES[strategy], []
 
     def choose(*given):

@@ -90,7 +90,7 @@ class Workbench:
 
     def propose(self, strategy: str, evidence: Evidence, shrink: ShrinkPlan) -> Subset | None:
         """The layers that a strategy keeps within the budget beside parts of this size; None: nothing fits."""
-        if STRATEGIES[strategy].neighbours and self.structure.gap > 1:
+        if STRATEGIES[strategy].contiguous and self.structure.gap > 1:
             return None
         return select_subset(evidence, self.constraints(self.shrinker.count_parameters(shrink)), strategy)
 

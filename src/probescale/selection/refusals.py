@@ -18,7 +18,7 @@ _WITHOUT_BLOCKS = {"contiguous": "best_scores", "stitched": "stitched_search"}
 def refuse_gap(strategy: str, constraints: Constraints) -> None:
     """Raise where the structure demands a gap and the strategy keeps contiguous blocks."""
     structure = constraints.full_structure
-    if STRATEGIES[strategy].neighbours and structure.gap > 1 and constraints.budget.k != 1:
+    if STRATEGIES[strategy].contiguous and structure.gap > 1 and constraints.budget.k != 1:
         other = _WITHOUT_BLOCKS.get(strategy, "best_scores")
         raise UserError(
             f"{strategy} keeps neighbouring layers, which a gap of {structure.gap} forbids",

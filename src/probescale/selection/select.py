@@ -62,7 +62,7 @@ def largest_k(layers: int, constraints: Constraints, strategy: str = "best_score
     """The most layers that a strategy can keep, known before anything is measured; an error where none fits."""
     refuse_gap(strategy, constraints)
     known, parameters = STRATEGIES[strategy], constraints.parameters
-    stand_in = strategy if known.reads == "nothing" else "contiguous" if known.neighbours else "best_scores"
+    stand_in = strategy if known.reads == "nothing" else "contiguous" if known.contiguous else "best_scores"
     # Negative sizes stand in for scores that are not measured yet: small layers first, so that no fit is overlooked.
     sizes = parameters.layers if parameters else [1] * layers
     relevance = [-size * (1 + layer / 1e9) for layer, size in enumerate(sizes)]

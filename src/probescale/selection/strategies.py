@@ -30,7 +30,7 @@ _PROBES = ("relevance", "blocks", "search", "all subsets")
 class Strategy:
     choose: Choose
     reads: Reads  # what has to be measured for it
-    neighbours: bool = False  # its subsets are blocks: a gap contradicts it
+    contiguous: bool = False  # it keeps contiguous blocks only, so a gap contradicts it
     proposers_read: tuple[Reads, ...] = ()  # what the rules read whose proposals it compares
     decides_allocation: bool = False  # it also shares out the budget, which models of a comparison have in common
 
@@ -55,14 +55,14 @@ STRATEGIES: dict[str, Strategy] = {}
 def strategy(
     reads: Reads,
     *,
-    neighbours: bool = False,
+    contiguous: bool = False,
     proposers_read: tuple[Reads, ...] = (),
     decides_allocation: bool = False,
 ) -> Callable[[Choose], Choose]:
     """Register a function as the strategy of its name."""
 
     def register(function: Choose) -> Choose:
-        STRATEGIES[function.__name__] = Strategy(function, reads, neighbours, proposers_read, decides_allocation)
+        STRATEGIES[function.__name__] = Strategy(function, reads, contiguous, proposers_read, decides_allocation)
         return function
 
     return register
@@ -78,7 +78,7 @@ def sum_relevance(relevance: Sequence[float], kept: Subset) -> float:
     return round(math.fsum(relevance[layer - 1] for layer in kept), 12)
 
 
-@strategy("relevance", neighbours=True)
+@strategy("relevance", contiguous=True)
 def contiguous(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The paper's rule (Eq. 2): the block of k neighbouring layers with the largest sum of relevance."""
     blocks = _blocks(evidence.layers, k, structure)
@@ -156,7 +156,7 @@ def angular(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset
         yield from rank_by_value([angles[layer][layer + 1] for layer in range(layers)], k, structure)
 
 
-@strategy("blocks", neighbours=True)
+@strategy("blocks", contiguous=True)
 def stitched(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The block of k neighbours that knows most when it is run on the embeddings, as it will be after the cut."""
     blocks = _blocks(evidence.layers, k, structure)
