@@ -18,9 +18,10 @@ from probescale.probing.scores import Curve, Flow, ProbeResult, ProbeScores, Sub
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.tables import selection_table
 from probescale.selection.budget import parse_budget
-from probescale.selection.calibration import calibrate, load_measured
+from probescale.selection.calibration import calibrate
 from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import combine_scores
+from probescale.selection.measured import load_measured
 from probescale.selection.result import Selection
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES

@@ -24,7 +24,7 @@ def calibrate(
     from probescale.probing.score_files import load_scores
     from probescale.report.tables import calibration_table
     from probescale.selection.calibration import calibrate as learn_weights
-    from probescale.selection.calibration import load_measured
+    from probescale.selection.measured import load_measured
     from probescale.utils.files import check_output_file
 
     layer_scores = load_scores(scores)

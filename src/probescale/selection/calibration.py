@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import math
-import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from statistics import fmean
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, ValidationError
 from scipy.optimize import nnls
 
 from probescale.errors import UserError
-from probescale.models.subsets import Subset, parse_layers
+from probescale.models.subsets import Subset
 from probescale.selection.strategies import sum_relevance
 from probescale.utils.files import Record
 
 Scores = Mapping[str, Sequence[float]]  # V_{p,l} of every probe p, layer 1 first
-_FIELD = "MEASURED"
 LARGEST = 1e9  # of a value, so that sums stay finite
 
 
@@ -140,143 +133,3 @@ def _check_layers(kept: Subset, layers: int, field: str) -> None:
         raise UserError(
             f"{kept} are not layers of this model", field=field, hint=f"use each of the layers 1 to {layers} once"
         )
-
-
-class _Measured(BaseModel):
-    """Of a run's fine-tuned model, what is needed here."""
-
-    model_config = ConfigDict(allow_inf_nan=False)
-
-    kept: Subset
-    value: float
-
-
-class _Run(BaseModel):
-    """Of a run's metrics.json, what is needed here."""
-
-    task: str
-    metric: str
-    split: str
-    original: _Measured
-    subnetwork: _Measured
-    compared: dict[str, _Measured]
-
-    @property
-    def values(self) -> dict[Subset, float]:
-        """Each subset once: a run trains it once, however many strategies chose it."""
-        return {one.kept: one.value for one in (self.original, self.subnetwork, *self.compared.values())}
-
-    @property
-    def about(self) -> str:
-        """What the values are values of."""
-        return f"{self.metric} on {self.task} ({self.split}) with {len(self.original.kept)} layers"
-
-
-def load_measured(paths: Sequence[Path]) -> dict[Subset, float]:
-    """Measured subnetworks of runs (the folder or its metrics.json) and of CSV files with the columns layers, value.
-
-    A subset that was measured several times has the mean.
-    """
-    found: dict[Subset, list[float]] = {}
-    runs: dict[Path, _Run] = {}
-    for path in map(_file, paths):
-        if path.suffix.lower() == ".csv":
-            rows = _csv_rows(path)
-        else:
-            runs[path] = _read_run(path)
-            rows = runs[path].values.items()
-        for kept, value in rows:
-            found.setdefault(kept, []).append(value)
-    _check_alike(runs)
-    return {kept: fmean(values) for kept, values in found.items()}
-
-
-def _file(path: Path) -> Path:
-    """The file that is meant: of a run folder, its metrics.json."""
-    for candidate in (path / "metrics.json", path):
-        if os.path.isfile(candidate):  # noqa: PTH113 - Path.is_file raises on names that are too long
-            return candidate
-    raise UserError(
-        f'"{path}" is neither a file nor a folder with a metrics.json',
-        field=_FIELD,
-        hint="give a run folder, its metrics.json or a CSV of layers,value",
-    )
-
-
-def _check_alike(runs: Mapping[Path, _Run]) -> None:
-    """Values of another task, metric, split or model are no values of the same thing."""
-    for path, run in runs.items():
-        first, other = next(iter(runs.items()))
-        if run.about != other.about:
-            raise UserError(
-                f"{path} has {run.about}, but {first} has {other.about}", field=_FIELD, hint="give runs of one kind"
-            )
-
-
-def _read_run(path: Path) -> _Run:
-    """A metrics.json."""
-    try:
-        return _Run.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise UserError(
-            f"{path} is not the result of a run: {where}: {first['msg']}",
-            field=_FIELD,
-            hint="give the metrics.json that `probescale run` wrote, or a CSV of layers,value",
-        ) from error
-    except (ValueError, RecursionError) as error:  # neither text nor JSON
-        raise UserError(
-            f"{path} is not JSON: {error}", field=_FIELD, hint="give a metrics.json, or name a CSV file .csv"
-        ) from error
-
-
-def _csv_rows(path: Path) -> list[tuple[Subset, float]]:
-    """The subsets of a CSV file and their values, in its order."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            if missing := {"layers", "value"} - set(reader.fieldnames or []):
-                raise UserError(
-                    f"{path} has no column {', '.join(sorted(missing))}", field=_FIELD, hint="columns: layers, value"
-                )
-            rows = [_csv_row(row, f"{path}, line {reader.line_num}") for row in reader]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise UserError(f"{path} cannot be read: {error}", field=_FIELD, hint="save it as CSV in UTF-8") from error
-    if not rows:
-        raise UserError(f"{path} is empty: it has no rows", field=_FIELD, hint='add rows like "1-4,7",0.85')
-    return rows
-
-
-def _csv_row(row: dict[str | None, str | None], where: str) -> tuple[Subset, float]:
-    """One row; cells without a column show that layers stand there without quotes."""
-    if None in row:
-        raise UserError(
-            f"{where}: there are more cells than columns", field=_FIELD, hint='put layers in quotes: "1,3,5-7",0.85'
-        )
-    return _layers(row["layers"] or "", where), _value(row["value"], where)
-
-
-def _value(text: str | None, where: str) -> float:
-    """A finite number."""
-    try:
-        value = float(text or "")
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise UserError(f'{where}: the value is "{text or ""}"', field=_FIELD, hint="give a finite number")
-    return value
-
-
-def _layers(text: str, where: str) -> Subset:
-    """`1-3,7` -> (1, 2, 3, 7), in ascending order."""
-
-    try:
-        layers = parse_layers(text, _FIELD)
-    except UserError as error:
-        raise UserError(f"{where}: {error.message}", field=_FIELD, hint=error.hint) from error
-    if min(layers) < 1 or len(set(layers)) < len(layers):
-        raise UserError(
-            f'{where}: "{text}" are not layers', field=_FIELD, hint="layers count from 1, and each is there once"
-        )
-    return tuple(sorted(layers))
