@@ -394,3 +394,12 @@ def test_extract_of_a_broken_model_writes_nothing(cli, model_folder, tmp_path, s
     assert says in found.err
     assert "Traceback" not in found.err
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_table_of_predictions_is_not_written_to_a_file(cli, tmp_path):
+    texts = tmp_path / "texts.txt"
+    texts.write_text("one\n")
+    refused = cli("predict", tmp_path, texts, "--format", "table", "--out", tmp_path / "out.txt")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--format: a table is for the terminal" in refused.err
+    assert not (tmp_path / "out.txt").exists()

@@ -44,6 +44,8 @@ def predict(
     path = None if file == "-" else Path(file)
     if path and not path.is_file():
         raise UserError(f"{path} does not exist", field="FILE", hint="give a file, or - for standard input")
+    if out and format_ is Shape.table:
+        raise UserError("a table is for the terminal, not for a file", field="--format", hint="use jsonl or csv")
     if out:
         check_output_file(out)
     with quick_imports():

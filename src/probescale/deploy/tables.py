@@ -12,6 +12,7 @@ from probescale.deploy.predict import Prediction
 from probescale.report.figure import saved_figure
 from probescale.report.table import Table, format_duration
 from probescale.utils.files import format_size
+from probescale.utils.registry import first_doc_line
 
 SHOWN = 60  # characters of a text in a table
 TABLE_ROWS = 1000  # predictions in one table
@@ -33,7 +34,7 @@ def export_lines(about: ExportRecord, to: str, out: Path) -> list[str]:
 
 def exporters_table() -> Table:
     """The formats that `export --to` accepts."""
-    rows = tuple((name, (exporter.__doc__ or "").partition("\n")[0]) for name, exporter in EXPORTERS.items())
+    rows = tuple((name, first_doc_line(exporter)) for name, exporter in EXPORTERS.items())
     return Table("Exporters", ("exporter", "writes"), rows, words=2)
 
 

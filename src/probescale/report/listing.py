@@ -13,6 +13,7 @@ from probescale.tasks.metrics import METRICS
 from probescale.tasks.structural import PROPERTIES
 from probescale.utils.cache import cache_dir, list_entries
 from probescale.utils.files import format_size
+from probescale.utils.registry import first_doc_line
 
 
 def listing_table(what: str) -> Table:
@@ -47,7 +48,7 @@ def _properties() -> Table:
 
 
 def _probes() -> Table:
-    rows = tuple((name, (kind.__doc__ or "").partition("\n")[0]) for name, kind in PROBES.items())
+    rows = tuple((name, first_doc_line(kind)) for name, kind in PROBES.items())
     return Table("Probes", ("probe", "is"), rows, words=2)
 
 

@@ -19,6 +19,7 @@ from probescale.errors import UserError
 from probescale.models.subsets import Subset, contiguous_blocks
 from probescale.selection.evidence import Evidence
 from probescale.selection.structure import Structure, find_nearest, rank_by_value
+from probescale.utils.registry import first_doc_line
 
 Choose = Callable[[Evidence, int, Structure], Iterator[Subset]]
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class Strategy:
 
     @property
     def help(self) -> str:
-        return (self.choose.__doc__ or "").splitlines()[0]
+        return first_doc_line(self.choose)
 
 
 STRATEGIES: dict[str, Strategy] = {}

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from probescale.tasks.spans import count_spans
+from probescale.utils.registry import first_doc_line
 
 Value = Callable[[np.ndarray], float]  # (answers, numbers) -> the metric
 Read = Callable[[np.ndarray, np.ndarray, tuple[str, ...]], np.ndarray]  # gold, predicted, names -> (answers, numbers)
@@ -30,7 +31,7 @@ class Metric:
 
     @property
     def help(self) -> str:
-        return (self.value.__doc__ or "").splitlines()[0]
+        return first_doc_line(self.value)
 
     def for_names(self, names: tuple[str, ...]) -> Metric:
         """The same metric for labels with these names."""

@@ -18,6 +18,7 @@ from probescale.errors import UserError
 from probescale.tasks.data import Examples, load_rows
 from probescale.tasks.readers import Columns, read_columns
 from probescale.tasks.sampling import seeded_draw
+from probescale.utils.registry import first_doc_line
 
 Labelled = list[tuple[str, str]]  # text, label
 Make = Callable[[Columns, int], Labelled]
@@ -37,7 +38,7 @@ class Property:
 
     @property
     def help(self) -> str:
-        return (self.make.__doc__ or "").splitlines()[0]
+        return first_doc_line(self.make)
 
 
 PROPERTIES: dict[str, Property] = {}

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probescale.deploy.formats import onnx
-from probescale.deploy.formats.base import EXPORTERS, Exporter, ExportRecord, exporter
+from probescale.deploy.formats.base import EXPORTERS as EXPORTERS
+from probescale.deploy.formats.base import Exporter as Exporter
+from probescale.deploy.formats.base import ExportRecord as ExportRecord
+from probescale.deploy.formats.base import exporter as exporter
 from probescale.errors import UserError, lookup
+from probescale.utils.registry import import_files
 
-__all__ = ["EXPORTERS", "ExportRecord", "Exporter", "detect_exporter", "exporter", "find_exporter", "onnx"]
+import_files(__name__, __path__)
 
 
 def find_exporter(name: str) -> Exporter:

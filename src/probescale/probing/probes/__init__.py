@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from probescale.probing.probes import linear, mlp
-from probescale.probing.probes.base import PROBES, FittedProbe, Probe, probe
+from probescale.probing.probes.base import PROBES as PROBES
+from probescale.probing.probes.base import FittedProbe as FittedProbe
+from probescale.probing.probes.base import Probe as Probe
+from probescale.probing.probes.base import probe as probe
+from probescale.utils.registry import import_files
 
-__all__ = ["PROBES", "FittedProbe", "Probe", "linear", "mlp", "probe"]
+import_files(__name__, __path__)
