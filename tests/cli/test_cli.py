@@ -289,7 +289,7 @@ def test_probe_then_select(cli, config, tmp_path):
     assert json.loads(other.out)["score"] == pytest.approx(max(gains))
     stitched = cli("select", tmp_path / "scores.json", "--k", 1, "--metric", "f1", "--strategy", "stitched")
     assert stitched.code == 2
-    assert "--strategy: stitched goes by probes of subnetworks" in stitched.err
+    assert "--strategy: stitched uses probes of subnetworks" in stitched.err
     unknown = cli("select", tmp_path / "scores.json", "--k", 1, "--metric", "beauty")
     assert unknown.code == 2
     assert "accuracy, f1" in unknown.err

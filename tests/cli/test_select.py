@@ -84,7 +84,7 @@ def test_structure_on_the_command_line(cli, two_tasks):
         (["--gap", "2", "--neighbours"], "leave --gap or --neighbours out"),
         (["--gap", "0"], "--gap"),
         (["--strategy", "contiguous", "--gap", "2"], "use a gap of 1"),
-        (["--strategy", "stitched"], "goes by probes of subnetworks"),
+        (["--strategy", "stitched"], "uses probes of subnetworks"),
         (["--strategy", "angular"], "how texts flow"),
     ],
 )

@@ -342,7 +342,7 @@ def test_sizes_in_a_scores_file_must_fit(tmp_path):
     ],
 )
 def test_parts_of_a_scores_file_must_fit(tmp_path, part, says):
-    """Nothing else would notice before a strategy goes by them."""
+    """Nothing else would notice before a strategy uses them."""
     scores = {"task": "t", "layers": 2, "probes": {"a": {"scores": [0.1, 0.2], "weight": 1}}} | part
     if "subnetworks" in part:
         known = {"values": [0.5, 0.6], "accuracy": [0.5, 0.6], "metric": "accuracy", "examples": 9, "passes": 1}

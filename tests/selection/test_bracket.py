@@ -1,4 +1,4 @@
-"""The smallest size that is good enough: always right on a rising curve, whatever the cheap scores promise."""
+"""The smallest size that is good enough: always right on a rising curve, with any cheap scores."""
 
 from __future__ import annotations
 
@@ -26,77 +26,77 @@ def curves(draw, *, rising=True):
 
 def search(sizes, full, curve, cheap, share):
     """The answer, all values, and the sizes in the order in which they were measured."""
-    asked = []
+    order = []
 
     def measure(size, expected):
         assert (expected is None) == (size == full)
-        asked.append(size)
+        order.append(size)
         return curve[size]
 
     best, measured = find_smallest(sizes, full, cheap, measure, lambda value: share * value)
-    return best, measured, asked
+    return best, measured, order
 
 
 @settings(max_examples=300, deadline=None)
 @given(curves())
-def test_on_a_rising_curve_the_answer_is_the_smallest_whatever_the_cheap_scores_say(problem):
+def test_on_a_rising_curve_the_smallest_size_is_found_with_any_cheap_scores(problem):
     sizes, full, curve, _, share = problem
-    best, measured, asked = search(*problem)
+    best, measured, order = search(*problem)
     assert best == min(size for size in (*sizes, full) if curve[size] >= share * curve[full])
-    assert measured == {size: curve[size] for size in asked}
-    assert asked[0] == full
-    assert len(set(asked)) == len(asked) <= max_evaluations(len(sizes)) + 1
+    assert measured == {size: curve[size] for size in order}
+    assert order[0] == full
+    assert len(set(order)) == len(order) <= max_evaluations(len(sizes)) + 1
     assert best in measured
     smaller = [size for size in sizes if size < best]
-    assert not smaller or smaller[-1] in measured, "the next smaller one was measured, too"
+    assert not smaller or smaller[-1] in measured, "the next smaller size was measured too"
 
 
 @settings(deadline=None)
 @given(curves(rising=False))
-def test_on_any_curve_the_answer_does_and_was_measured(problem):
+def test_on_any_curve_the_answer_was_measured_and_reaches_the_target(problem):
     sizes, full, curve, _, share = problem
-    best, measured, asked = search(*problem)
+    best, measured, order = search(*problem)
     assert curve[best] >= share * curve[full]
     assert measured[best] == curve[best]
-    assert len(set(asked)) == len(asked) <= max_evaluations(len(sizes)) + 1
-    assert best == min(size for size in asked if curve[size] >= share * curve[full])
+    assert len(set(order)) == len(order) <= max_evaluations(len(sizes)) + 1
+    assert best == min(size for size in order if curve[size] >= share * curve[full])
 
 
-def trials_with_perfect_scores(sizes):
-    """Measurements for every place where the border can be, with cheap scores that are the measured values."""
+def count_measurements_with_perfect_scores(sizes):
+    """Measurements for every possible answer, with cheap scores equal to the measured values."""
     curve = {size: 0.5 + size / 200 for size in range(1, sizes + 2)}
-    found = []
-    for border in curve:
-        best, _, asked = search(range(1, sizes + 1), sizes + 1, curve, curve, curve[border] / curve[sizes + 1])
-        assert best == border
-        found.append(len(asked))
-    return found
+    counts = []
+    for smallest in curve:
+        best, _, order = search(range(1, sizes + 1), sizes + 1, curve, curve, curve[smallest] / curve[sizes + 1])
+        assert best == smallest
+        counts.append(len(order))
+    return counts
 
 
 @pytest.mark.parametrize("sizes", [1, 2, 3, 5, 11, 23])
-def test_perfect_scores_save_trials(sizes):
-    """The border itself and the size below it: three with the original, where the worst case has room for that."""
-    found = trials_with_perfect_scores(sizes)
-    assert min(found) <= 3
-    assert max(found) <= max_evaluations(sizes) + 1
-    assert sum(found) / len(found) <= (max_evaluations(sizes) + 1 if sizes <= 3 else max_evaluations(sizes) + 0.3)
+def test_perfect_scores_save_measurements(sizes):
+    """Three suffice: the original, the answer, and the size below it, where the worst case allows that order."""
+    counts = count_measurements_with_perfect_scores(sizes)
+    assert min(counts) <= 3
+    assert max(counts) <= max_evaluations(sizes) + 1
+    assert sum(counts) / len(counts) <= (max_evaluations(sizes) + 1 if sizes <= 3 else max_evaluations(sizes) + 0.3)
 
 
 @given(st.integers(0, 1000))
-def test_so_many_trials_tell_so_many_sizes_apart(sizes):
-    trials = max_evaluations(sizes)
-    assert 2**trials >= sizes + 1
-    assert sizes == 0 or 2 ** (trials - 1) < sizes + 1
+def test_max_evaluations_is_the_number_that_bisection_needs(sizes):
+    evaluations = max_evaluations(sizes)
+    assert 2**evaluations >= sizes + 1
+    assert sizes == 0 or 2 ** (evaluations - 1) < sizes + 1
 
 
-def test_the_cheap_scores_are_corrected_by_what_was_measured():
-    found = predict_values({1: 0.4, 2: 0.6, 3: 0.8, 4: 0.8}, {2: 0.3, 4: 0.8})
-    assert found == pytest.approx({1: 0.2, 2: 0.3, 3: 0.6, 4: 0.8})
+def test_cheap_scores_are_corrected_by_measured_values():
+    predicted = predict_values({1: 0.4, 2: 0.6, 3: 0.8, 4: 0.8}, {2: 0.3, 4: 0.8})
+    assert predicted == pytest.approx({1: 0.2, 2: 0.3, 3: 0.6, 4: 0.8})
     assert predict_values({1: 0.0, 2: 0.5}, {1: 0.7, 2: 0.5})[1] == 0.0
 
 
 @given(st.integers(1, 60), st.data())
-def test_either_answer_leaves_few_enough(count, data):
+def test_the_next_size_leaves_enough_measurements_either_way(count, data):
     candidates = sorted(data.draw(st.sets(st.integers(1, 500), min_size=count, max_size=count)))
     expected = dict(zip(candidates, data.draw(st.lists(values, min_size=count, max_size=count)), strict=True))
     left = max_evaluations(count) + data.draw(st.integers(0, 2))
@@ -105,7 +105,7 @@ def test_either_answer_leaves_few_enough(count, data):
     assert max_evaluations(count - 1 - place) <= left - 1
 
 
-def test_the_expected_size_is_tried_first_where_there_are_trials_to_spare():
+def test_the_expected_size_is_measured_first_where_measurements_are_left():
     expected = {size: size / 10 for size in range(1, 8)}
     for size in expected:
         assert next_size(list(expected), expected, size / 10, left=4) == size

@@ -1,3 +1,5 @@
+"""Budgets as texts and numbers, and what is refused."""
+
 from __future__ import annotations
 
 import pytest
@@ -22,10 +24,10 @@ from probescale.selection.budget import parse_budget
         ("3x", 333_333_333),
     ],
 )
-def test_budgets_as_people_write_them(text, limit):
-    (found,) = parse_budget(text).limits
-    assert found.unit == "parameters"
-    assert found.most(1_000_000_000) == limit
+def test_budgets_in_parameters(text, limit):
+    (parsed,) = parse_budget(text).limits
+    assert parsed.unit == "parameters"
+    assert parsed.most(1_000_000_000) == limit
 
 
 @pytest.mark.parametrize(
@@ -41,30 +43,30 @@ def test_budgets_as_people_write_them(text, limit):
         ("0.5 s", "milliseconds", 500),
     ],
 )
-def test_other_units(text, unit, amount):
-    (found,) = parse_budget(text).limits
-    assert (found.unit, found.most(0)) == (unit, pytest.approx(amount))
+def test_budgets_in_other_units(text, unit, amount):
+    (parsed,) = parse_budget(text).limits
+    assert (parsed.unit, parsed.most(0)) == (unit, pytest.approx(amount))
 
 
-def test_several_at_once():
+def test_several_limits_at_once():
     budget = parse_budget(["82M, 20ms", "10 GFLOPs"], k=6)
     assert budget.units == {"parameters", "milliseconds", "gflops"}
     assert budget.k == 6
     assert budget.text == "82M, 20ms, 10 GFLOPs, k=6"
 
 
-def test_k_is_no_limit_on_anything_else():
+def test_k_alone_sets_no_other_limit():
     budget = parse_budget(k=6)
     assert (budget.k, budget.limits) == (6, ())
 
 
 @pytest.mark.parametrize("text", ["", "big", "-5M", "0", "0%", "0x", "0.5x", "101%", "5 y", "nan", "1e9", "inf"])
-def test_what_is_no_budget(text):
+def test_texts_that_are_not_a_budget_are_refused(text):
     with pytest.raises(UserError, match=r"selection\.budget"):
         parse_budget(text)
 
 
 @pytest.mark.parametrize("budget", [None, [], ()])
-def test_something_has_to_be_said(budget):
+def test_a_budget_or_k_is_required(budget):
     with pytest.raises(UserError, match="give a budget, k, or both"):
         parse_budget(budget)

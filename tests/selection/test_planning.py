@@ -1,4 +1,4 @@
-"""plan and doctor: what is said of a model before its weights are there."""
+"""plan and doctor: facts about a model, without its weights."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from probescale.selection.plan_model import plan_model
 from probescale.selection.planning import plan
 
 
-def test_roberta_large(cli):
+def test_sizes_and_costs_of_roberta_large(cli):
     found = cli("plan", "roberta-large", "--json")
     assert found.code == 0, found.err
-    said = json.loads(found.out)
-    assert said["parameters"]["embeddings"] == 52_000_768
-    assert set(said["parameters"]["layers"]) == {12_596_224}
-    by_k = {size["k"]: size for size in said["sizes"]}
+    answer = json.loads(found.out)
+    assert answer["parameters"]["embeddings"] == 52_000_768
+    assert set(answer["parameters"]["layers"]) == {12_596_224}
+    by_k = {size["k"]: size for size in answer["sizes"]}
     assert by_k[24]["params"] == 355_359_744
     assert by_k[6]["params"] == 128_627_712
     assert by_k[6]["ratio_layers"] == 0.25
@@ -60,7 +60,7 @@ def test_a_well_known_model_is_answered_without_loading_a_library():
 @pytest.mark.parametrize(
     "name", ["roberta-large", "t5-base", "ModernBERT-base", "gpt2", "deberta-v3-small", "bart-base"]
 )
-def test_what_is_stored_of_a_shape_is_what_the_meta_device_counts(name):
+def test_stored_facts_equal_those_counted_on_the_meta_device(name):
     what = read_architecture(name)
     for length in (24, 100):
         stored, counted = built_in_facts(name, length), compute_facts(what, length=length)
@@ -72,7 +72,7 @@ def test_what_is_stored_of_a_shape_is_what_the_meta_device_counts(name):
         assert stored.model_dump(exclude={"gflops"}) == counted.model_dump(exclude={"gflops"})
 
 
-def test_coefficients_of_a_folder(model_folder):
+def test_costs_from_coefficients_equal_counted_costs(model_folder):
     what = read_architecture(str(model_folder("bert")))
     stored, counted = compute_facts_by_length(what).at(50).gflops, compute_facts(what, length=50).gflops
     assert stored
@@ -140,7 +140,7 @@ def test_a_model_without_a_part_to_shrink_has_no_shrunk_size(tmp_path):
     assert planned.shrunk is None
 
 
-def test_layers_of_different_sizes_are_told():
+def test_layers_of_different_sizes_are_noted():
     facts = compute_facts(read_architecture("ModernBERT-base"))
     assert len(set(facts.parameters.layers)) == 2  # the first has no attention norm
     found = plan("ModernBERT-base", facts, parse_budget("50%"))
@@ -148,7 +148,7 @@ def test_layers_of_different_sizes_are_told():
     assert any("Layer 1 always stays" in note for note in found.notes)
 
 
-def test_time_is_measured_where_it_is_asked_for(cli, model_folder):
+def test_milliseconds_are_measured_for_a_budget_in_milliseconds(cli, model_folder):
     found = cli("plan", model_folder("bert"), "--budget", "10s", "--length", "16", "--json")
     assert found.code == 0, found.err
     times = [size["milliseconds"] for size in json.loads(found.out)["sizes"]]
@@ -164,7 +164,7 @@ def test_time_is_measured_where_it_is_asked_for(cli, model_folder):
         (["opt-125m", "--head", "token"], "transformers has no class"),
     ],
 )
-def test_wrong_plans(cli, options, says):
+def test_wrong_plans_are_refused(cli, options, says):
     found = cli("plan", *options)
     assert found.code == 2
     assert says in found.err
@@ -184,17 +184,17 @@ def test_doctor_on_a_folder(cli, model_folder, tmp_path, task_files):
 
 
 @pytest.mark.parametrize("name", ["t5-base", "gpt2", "ModernBERT-base", "opt-125m", "bart-base"])
-def test_doctor_knows_the_particulars(name):
+def test_doctor_notes_what_is_special_about_a_family(name):
     found = examine(name)
     assert found.parameters.total == sum(found.components.values())
-    said = " ".join((*found.problems, *found.notes))
+    answer = " ".join((*found.problems, *found.notes))
     assert {"t5-base": "mean of its tokens", "gpt2": "last token", "ModernBERT-base": "attention norm",
-            "opt-125m": "one label per token", "bart-base": "--keep-decoder"}[name] in said  # fmt: skip
+            "opt-125m": "one label per token", "bart-base": "--keep-decoder"}[name] in answer  # fmt: skip
     assert found.tied
     assert found.poolings[0] == FAMILIES[found.family].pooling
 
 
-def test_doctor_on_what_is_not_right(cli, model_folder, tmp_path):
+def test_doctor_on_broken_and_unsupported_models(cli, model_folder, tmp_path):
     import shutil
 
     shutil.copytree(model_folder("bert"), tmp_path / "bert")
@@ -214,11 +214,11 @@ def test_doctor_proves_a_build_without_its_weights(cli, tmp_path):
     AutoConfig.for_model("olmo2", num_hidden_layers=20).save_pretrained(tmp_path / "olmo")
     found = cli("doctor", tmp_path / "olmo", "--prove", "--json")
     assert found.code == 0, found.err
-    said = json.loads(found.out)
-    assert said["detected"]
-    assert said["tried"]["passed"] == said["tried"]["cuts"] > 15
-    assert said["tried"]["failures"] == []
-    assert "weights" in said["problems"][0] or "safetensors" in said["problems"][0]
+    answer = json.loads(found.out)
+    assert answer["detected"]
+    assert answer["tried"]["passed"] == answer["tried"]["cuts"] > 15
+    assert answer["tried"]["failures"] == []
+    assert "weights" in answer["problems"][0] or "safetensors" in answer["problems"][0]
 
 
 def test_a_selection_in_other_units(cli, model_folder, tmp_path):
@@ -232,7 +232,7 @@ def test_a_selection_in_other_units(cli, model_folder, tmp_path):
     assert json.loads(found.out)["costs"]["gflops"] <= limit + 1e-5
 
 
-def test_texts_longer_than_the_model_takes(cli, model_folder):
+def test_lengths_above_the_models_maximum_are_refused(cli, model_folder):
     for source in ("roberta-large", model_folder("bert")):
         found = cli("plan", source, "--length", "5000")
         assert found.code == 2
@@ -241,7 +241,7 @@ def test_texts_longer_than_the_model_takes(cli, model_folder):
     assert compute_facts(Architecture("short", "given", short, FAMILIES["bert"])).length == 64
 
 
-def test_operations_that_cannot_be_counted_are_unknown_and_not_a_crash(cli, tmp_path):
+def test_operations_that_cannot_be_counted_are_shown_as_unknown(cli, tmp_path):
     small = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
     config = AutoConfig.for_model("mixtral", num_hidden_layers=3, vocab_size=100, num_local_experts=2, **small)
     config.save_pretrained(tmp_path / "moe")
@@ -262,13 +262,13 @@ def test_a_plan_of_unequal_layers_is_exact():
     assert any("at most 3.3 times smaller" in note for note in found.notes)
 
 
-def test_time_of_a_model_that_does_not_fit_into_memory_is_not_tried(cli):
+def test_a_model_that_does_not_fit_into_memory_is_not_timed(cli):
     found = cli("plan", "Mistral-7B", "--budget", "20ms")
     assert found.code == 2
     assert "of memory" in found.err
 
 
-def test_a_name_that_is_nearly_known(cli):
+def test_a_misspelt_name_gets_a_suggestion(cli):
     assert 'Did you mean "roberta-large"' in cli("plan", "roberta-larg").err
 
 

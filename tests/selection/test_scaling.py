@@ -1,4 +1,4 @@
-"""The law against known truths, scipy's own fit, and its own claims of how sure it is."""
+"""The scaling law against known curves, scipy's fit, and the coverage of its intervals."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def measured(seed, noise=0.01, repeats=2):
 @pytest.mark.parametrize(
     ("asymptote", "gain", "exponent"), [(0.92, 0.2, 1.3), (0.99, 0.5, 0.2), (0.8, 0.3, 6.0), (91.5, 20.0, 1.0)]
 )
-def test_a_curve_without_noise_is_found(asymptote, gain, exponent):
+def test_a_curve_without_noise_is_recovered(asymptote, gain, exponent):
     law = fit_law(list(zip(SIZES, curve(SIZES, asymptote, gain, exponent), strict=True)))
     assert (law.asymptote, law.gain, law.exponent) == pytest.approx((asymptote, gain, exponent), rel=1e-7)
     assert law.predict(1e9) == pytest.approx(curve(1e9, asymptote, gain, exponent), rel=1e-7)
@@ -40,7 +40,7 @@ def test_a_curve_without_noise_is_found(asymptote, gain, exponent):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_it_is_scipys_answer(seed):
+def test_the_fit_agrees_with_scipy(seed):
     sizes, values = np.array(measured(seed)).T
     bounds = ([-np.inf, 0, 0.05], [1, np.inf, 20])
     theirs, _ = curve_fit(curve, sizes, values, p0=[0.9, 0.1, 1.0], bounds=bounds, xtol=1e-14, ftol=1e-14)
@@ -49,8 +49,8 @@ def test_it_is_scipys_answer(seed):
     assert law.residual <= np.sqrt(np.mean((values - curve(sizes, *theirs)) ** 2)) * (1 + 1e-9)
 
 
-def test_noise_stays_within_the_intervals():
-    """Of one data set; the next test counts how often."""
+def test_intervals_contain_the_truth():
+    """For one data set; the next test counts how often."""
     law = fit_law(measured(1))
     for name, true in TRUTH.items():
         low, high = law.intervals[name]
@@ -58,7 +58,7 @@ def test_noise_stays_within_the_intervals():
         assert low <= getattr(law, name) <= high
 
 
-def test_intervals_hold_as_often_as_they_say():
+def test_intervals_contain_the_truth_nearly_as_often_as_promised():
     sets = 40
     held = dict.fromkeys((*TRUTH, "between", "beyond"), 0)
     for seed in range(sets):
@@ -71,7 +71,7 @@ def test_intervals_hold_as_often_as_they_say():
     assert all(count >= 0.8 * sets for count in held.values()), held
 
 
-def test_more_points_make_it_surer():
+def test_more_points_narrow_the_intervals():
     few, many = fit_law(measured(1, repeats=1)), fit_law(measured(1, repeats=5))
     assert np.ptp(many.intervals["asymptote"]) < np.ptp(few.intervals["asymptote"])
     assert np.ptp(many.interval(75e6)) < np.ptp(few.interval(75e6))
@@ -102,7 +102,7 @@ def test_an_accuracy_stays_between_0_and_1():
     assert law.predict(10) == 0
     assert all(0 <= end <= 1 for size in (1e5, 1e6, 1e8) for end in law.interval(size))
     percent = fit_law([(size, 100 * value) for size, value in rising])
-    assert percent.asymptote > 100, "nothing says where other values end"
+    assert percent.asymptote > 100, "the range of other values is not known"
 
 
 @pytest.mark.parametrize("value", [0.73, 0.8, 0.9, 0.919])
@@ -118,10 +118,10 @@ def test_no_size_reaches_the_asymptote():
     assert law.size_for(law.asymptote) is None
     assert law.size_for(0.99) is None
     slow = law.model_copy(update={"exponent": 0.05})
-    assert slow.size_for(math.nextafter(law.asymptote, 0)) is None, "a size beyond all numbers"
+    assert slow.size_for(math.nextafter(law.asymptote, 0)) is None, "the size would not be finite"
 
 
-def test_a_saved_law_says_the_same(tmp_path):
+def test_a_saved_law_predicts_the_same(tmp_path):
     law = fit_law(measured(3))
     law.save(tmp_path / "law.json")
     again = ScalingLaw.load(tmp_path / "law.json")
@@ -131,14 +131,14 @@ def test_a_saved_law_says_the_same(tmp_path):
     assert fit_law(measured(3)) == law
 
 
-def test_a_size_not_tried_is_predicted_best_by_the_law():
+def test_the_law_predicts_held_out_sizes_best():
     errors = held_out_error(measured(4, noise=0.002))
     assert list(errors) == ["saturating", "power", "log_linear", "mean"]
     assert errors["saturating"] < min(errors["power"], errors["log_linear"], errors["mean"])
 
 
-def test_held_out_errors_by_hand():
-    """Every size is left out with all its points, those at the ends too."""
+def test_held_out_errors_computed_by_hand():
+    """Every size is left out with all its points, also the smallest and the largest."""
     points = [(1.0, 1.0), (1.0, 3.0), (math.e, 4.0), (math.e**2, 6.0)]
     errors = held_out_error(points)
     assert errors["mean"] == pytest.approx((4 + 2 + 2 / 3 + 10 / 3) / 4)
@@ -148,7 +148,7 @@ def test_held_out_errors_by_hand():
 
 
 @pytest.mark.parametrize("values", [(0, 0, 0, 0), (-0.1, 0.0, 0.2, 0.3), (-0.3, -0.2, -0.1, -0.1), (0, 0, 0, 0.5)])
-def test_values_without_a_logarithm(values):
+def test_values_without_a_logarithm_have_finite_errors(values):
     errors = held_out_error(list(zip((1e6, 2e6, 3e6, 4e6), values, strict=True)))
     assert all(math.isfinite(error) for error in errors.values())
 
@@ -161,7 +161,7 @@ def test_values_without_a_logarithm(values):
         max_size=12,
     )
 )
-def test_whatever_is_measured_gives_numbers(points):
+def test_any_points_give_finite_numbers(points):
     if len({size for size, _ in points}) < 3:
         return
     law = fit_law(points)
@@ -186,7 +186,7 @@ def test_whatever_is_measured_gives_numbers(points):
         ([(1e6, 0.5), (-2e6, 0.6), (3e6, 0.7), (4e6, 0.7)], "sizes above 0"),
     ],
 )
-def test_points_that_show_no_law(function, points, says):
+def test_points_that_show_no_law_are_refused(function, points, says):
     with pytest.raises(UserError) as caught:
         function(points)
     assert caught.value.field == "points"
@@ -194,6 +194,6 @@ def test_points_that_show_no_law(function, points, says):
 
 
 @pytest.mark.parametrize("size", [0, -1e6, math.nan, math.inf])
-def test_sizes_that_are_none(size):
+def test_impossible_sizes_are_refused(size):
     with pytest.raises(UserError, match="is not a size"):
         fit_law(measured(0)).predict(size)

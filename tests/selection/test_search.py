@@ -1,4 +1,4 @@
-"""The search finds what it should, keeps to the wished structure, and never costs more than it was allowed."""
+"""Beam search finds the best subsets, keeps the required structure, and never exceeds its passes."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ STRUCTURES = [
 
 
 class Additive:
-    """The score of a subset is the sum of its layers'; notes what was asked for."""
+    """A score function, the sum over the layers, that also records the scored subsets."""
 
     def __init__(self, values):
         self.values = values
-        self.asked = []
+        self.scored = []
 
     def of(self, subset):
         return sum(self.values[layer - 1] for layer in subset)
 
     def __call__(self, subsets):
-        self.asked.append(list(subsets))
+        self.scored.append(list(subsets))
         return {subset: self.of(subset) for subset in subsets}
 
 
@@ -58,7 +58,7 @@ def test_a_wide_beam_finds_the_best_of_all_subsets(structure):
 
 
 def test_a_wide_beam_for_all_sizes_finds_the_best_of_each():
-    """As `smallest` asks: one search up to all layers."""
+    """As for `smallest`: one search up to all layers."""
     score = Additive(np.random.default_rng(0).random(8).tolist())
     found = beam_search(8, 8, Structure(), score, width=math.comb(8, 4))
     for k in range(1, 9):
@@ -66,7 +66,7 @@ def test_a_wide_beam_for_all_sizes_finds_the_best_of_each():
         assert best == max(every(8, k, Structure()), key=score.of)
 
 
-def test_a_narrow_beam_goes_the_greedy_way():
+def test_a_narrow_beam_is_greedy():
     score = Additive([0.1, 0.5, 0.2, 0.9])
     assert set(beam_search(4, 2, Structure(), score, width=1)) == {(1,), (2,), (3,), (4,), (2, 3), (2, 4)}
 
@@ -87,11 +87,11 @@ def searches(draw):
 
 @settings(deadline=None)
 @given(searches())
-def test_a_search_keeps_structure_and_price(search):
+def test_a_search_keeps_the_structure_and_the_number_of_passes(search):
     layers, most, structure, score, width = search
     found = beam_search(layers, most, structure, score, width)
-    assert found == {subset: score.of(subset) for level in score.asked for subset in level}
-    for size, level in enumerate(score.asked, 1):
+    assert found == {subset: score.of(subset) for level in score.scored for subset in level}
+    for size, level in enumerate(score.scored, 1):
         assert len(set(level)) == len(level)
         assert all(len(subset) == size for subset in level)
         assert len({subset[:-1] for subset in level}) <= width
@@ -100,12 +100,12 @@ def test_a_search_keeps_structure_and_price(search):
         assert all(step >= structure.gap for step in steps)
         assert not structure.contiguous or all(step == 1 for step in steps)
         assert set(range(1, subset[-1] + 1)) & set(structure.keep) <= set(subset), "one that has to stay is in it"
-    cost = sum(count_passes(level, layers) for level in score.asked)
+    cost = sum(count_passes(level, layers) for level in score.scored)
     assert cost <= beam_passes(layers, most, width) + 1e-9
 
 
 def answered(layers, most, structure, score, width):
-    """Sizes for which the search found a subset of the wished structure."""
+    """Sizes for which the search found a subset with the required structure."""
     found = beam_search(layers, most, structure, score, width)
     return sorted({len(subset) for subset in found if structure.allows(subset)})
 
@@ -126,7 +126,7 @@ def test_every_size_has_an_answer(search):
         (3, 2, Structure(keep=(3,), contiguous=True), [0.9, 0.1, 0.1]),
     ],
 )
-def test_layers_that_have_to_stay_are_reached(layers, k, structure, values):
+def test_required_layers_are_reached(layers, k, structure, values):
     assert k in answered(layers, k, structure, Additive(values), width=1)
 
 
@@ -141,7 +141,7 @@ def test_the_beam_is_the_widest_within_the_passes(layers, data):
     assert width == WIDEST or beam_passes(layers, most, width + 1) > passes
 
 
-def test_too_few_passes_for_any_search():
+def test_too_few_passes_for_any_search_are_refused():
     with pytest.raises(UserError) as error:
         beam_width(12, 6, 11.5, Structure())
     assert "up to 12 passes through the model, and 11.5 are allowed" in str(error.value)
@@ -150,7 +150,7 @@ def test_too_few_passes_for_any_search():
     assert beam_width(12, 6, 12, Structure()) == 1
 
 
-def test_too_many_subsets_to_try_all():
+def test_too_many_subsets_for_exhaustive_are_refused():
     with pytest.raises(UserError) as error:
         enumerate_subsets(12, 6, 30, Structure())
     assert "2,509 subnetworks, about 210 passes through the model, and 30 are allowed" in str(error.value)
@@ -159,7 +159,7 @@ def test_too_many_subsets_to_try_all():
 
 
 @pytest.mark.parametrize("structure", STRUCTURES, ids=str)
-def test_all_subsets_are_all_that_have_the_structure(structure):
+def test_enumerated_subsets_are_all_that_have_the_structure(structure):
     found = enumerate_subsets(8, 5, 1000, structure)
     assert found == [subset for k in range(1, 6) for subset in every(8, k, structure)]
     assert len(enumerate_subsets(8, 5, 1000, Structure())) == 8 + 28 + 56 + 70 + 56

@@ -1,3 +1,5 @@
+"""Selection: every strategy, under budgets and structures."""
+
 from __future__ import annotations
 
 import itertools
@@ -52,7 +54,7 @@ def test_ties_go_to_the_lower_start():
     ("layers", "k", "kept"),
     [(24, 6, (4, 8, 12, 16, 20, 24)), (24, 4, (6, 12, 18, 24)), (12, 5, (2, 5, 7, 10, 12)), (6, 4, (2, 3, 5, 6))],
 )
-def test_uniform(layers, k, kept):
+def test_uniform_layers_are_evenly_spaced(layers, k, kept):
     assert select([0.0] * layers, Constraints(parse_budget(k=k)), "uniform_k").kept == kept
 
 
@@ -68,28 +70,27 @@ def problems(draw, most=48):
 
 @st.composite
 def structures(draw, layers):
-    """Wishes that some subset can have."""
+    """Requirements that some subset meets."""
     keep = draw(st.sampled_from([(), (1,), (1, layers)]))
     gap = draw(st.integers(1, max(1, min(4, layers - 1))))
     return Structure(tuple(sorted(set(keep))), 1 if draw(st.booleans()) else gap, gap == 1 and draw(st.booleans()))
 
 
 def with_subnetworks(evidence, strategy, structure):
-    """What the strategies that go by probed subnetworks find measured."""
+    """The evidence with a random score for every subnetwork that the strategy uses."""
     layers, draw = evidence.layers, np.random.default_rng(len(evidence.relevance))
     if strategy == "stitched":
         subsets = all_contiguous_blocks(layers, layers, structure.keep)
     elif strategy == "stitched_search":
-        found = {}
         score = lambda several: {subset: float(draw.random()) for subset in several}  # noqa: E731
-        found = beam_search(layers, layers, structure, score, 1)
-        return replace(evidence, subnetworks=found)
+        return replace(evidence, subnetworks=beam_search(layers, layers, structure, score, 1))
     else:
         subsets = enumerate_subsets(layers, layers, 1e9, structure)
     return replace(evidence, subnetworks={subset: float(draw.random()) for subset in subsets})
 
 
-def ready(problem, strategy, structure, fixed=()):
+def prepare(problem, strategy, structure):
+    """The problem with the evidence that the strategy needs; problems without an answer are skipped."""
     evidence, parameters = problem
     reads = STRATEGIES[strategy].reads
     assume(reads not in ("all subsets", "tournament") or evidence.layers <= 8)
@@ -109,7 +110,7 @@ def ready(problem, strategy, structure, fixed=()):
 @given(problems(), st.sampled_from(sorted(STRATEGIES)), st.floats(0.01, 1), st.data())
 def test_every_strategy_keeps_every_budget_and_structure(problem, strategy, share, data):
     structure = data.draw(structures(problem[0].layers))
-    evidence, parameters = ready(problem, strategy, structure)
+    evidence, parameters = prepare(problem, strategy, structure)
     layers = evidence.layers
     times = data.draw(st.lists(st.floats(0.1, 9), min_size=layers, max_size=layers))
     costs: dict[Unit, Cost] = {"milliseconds": Cost(fixed=data.draw(st.floats(0, 5)), layers=tuple(times))}
@@ -143,7 +144,7 @@ def test_every_strategy_keeps_every_budget_and_structure(problem, strategy, shar
 @given(problems(8), st.sampled_from(["best_scores", "marginal", "block_influence"]), st.data())
 def test_strategies_by_value_are_the_best_of_all_subsets(problem, strategy, data):
     structure = data.draw(structures(problem[0].layers))
-    evidence, _ = ready(problem, strategy, structure)
+    evidence, _ = prepare(problem, strategy, structure)
     k = data.draw(st.sampled_from(structure.sizes(evidence.layers)))
     values = {
         "best_scores": evidence.relevance,
@@ -160,7 +161,7 @@ def test_strategies_by_value_are_the_best_of_all_subsets(problem, strategy, data
 @given(problems(8), st.data())
 def test_exhaustive_is_brute_force(problem, data):
     structure = data.draw(structures(problem[0].layers))
-    evidence, _ = ready(problem, "exhaustive", structure)
+    evidence, _ = prepare(problem, "exhaustive", structure)
     k = data.draw(st.sampled_from(structure.sizes(evidence.layers)))
     every = [s for s in itertools.combinations(range(1, evidence.layers + 1), k) if structure.allows(s)]
     found = select(evidence, Constraints(parse_budget(k=k), structure=structure), "exhaustive").kept
@@ -198,11 +199,11 @@ def test_few_subsets_are_examined_among_a_hundred_layers(strategy, monkeypatch):
         (24, "top_k", 4, (21, 22, 23, 24)),
     ],
 )
-def test_rules_without_scores(layers, strategy, k, kept):
+def test_strategies_without_scores(layers, strategy, k, kept):
     assert select([0.0] * layers, Constraints(parse_budget(k=k)), strategy).kept == kept
 
 
-def test_random_draws_by_the_seed():
+def test_random_depends_on_the_seed():
     drawn = {
         select(Evidence([0.0] * 12, seed=seed), Constraints(parse_budget(k=4)), "random").kept for seed in range(9)
     }
@@ -211,14 +212,14 @@ def test_random_draws_by_the_seed():
     assert again == select(Evidence([0.5] * 12, seed=3), Constraints(parse_budget(k=4)), "random").kept
 
 
-def test_angular_drops_the_chunk_that_turns_least():
+def test_angular_drops_the_block_that_turns_least():
     angles = np.abs(np.subtract.outer(range(7), range(7))) / 10
-    angles[2, 5] = 0.01  # between the output of layer 2 and that of layer 5 hardly anything happens
+    angles[2, 5] = 0.01  # layers 3 to 5 hardly change the hidden states
     evidence = Evidence([0.0] * 6, angles=angles.tolist())
     assert select(evidence, Constraints(parse_budget(k=3)), "angular").kept == (1, 2, 6)
 
 
-def test_marginal_takes_what_layers_add():
+def test_marginal_keeps_the_layers_with_the_largest_gain():
     evidence = Evidence([0.5, 0.8, 0.81, 0.9, 0.85, 0.86], embeddings_relevance=0.45)
     assert select(evidence, Constraints(parse_budget(k=3)), "marginal").kept == (1, 2, 4)
 
@@ -244,13 +245,13 @@ def test_marginal_takes_what_layers_add():
         (Evidence([1, 2, 3]), "best_scores", Structure(keep=(4,)), 2, "layer 4 does not exist"),
     ],
 )
-def test_what_cannot_be_answered(evidence, strategy, structure, k, says):
+def test_impossible_selections_are_refused(evidence, strategy, structure, k, says):
     with pytest.raises(UserError) as error:
         select(evidence, Constraints(parse_budget(k=k), structure=structure), strategy)
     assert says in str(error.value)
 
 
-def test_how_sure_it_is():
+def test_certainty_is_the_share_of_equal_selections():
     clear = Evidence([0.1, 0.9, 0.9, 0.1])
     close = [Evidence([0.1, 0.9, 0.9, 0.1])] * 60 + [Evidence([0.9, 0.9, 0.1, 0.1])] * 40
     sure = select(clear, Constraints(parse_budget(k=2)), "contiguous", resamples=[clear] * 20).certainty
@@ -293,7 +294,7 @@ def test_contiguous_is_the_best_block(problem, data):
     assert found.kept == next(block for block in blocks if sum_relevance(relevance, block) == best)
 
 
-def test_a_budget_needs_sizes(cli):
+def test_a_budget_without_known_sizes_is_refused(cli):
     found = cli("select", PAPER, "--budget", "82M")
     assert found.code == 2
     assert "--model" in found.err
@@ -326,7 +327,7 @@ def test_a_budget_with_a_model_for_the_sizes(cli, model_folder, tmp_path):
         (["--k", "2", "--weight", "sst2=-1"], "weights are 0 or more"),
     ],
 )
-def test_wrong_options(cli, options, says):
+def test_wrong_options_are_refused(cli, options, says):
     found = cli("select", PAPER, *options)
     assert found.code == 2
     assert says in found.err

@@ -1,4 +1,4 @@
-"""Find the smallest size that is good enough, in few measurements: predict, measure, correct, stop when bracketed."""
+"""Find the smallest size that is good enough with few measurements: predict, measure, correct, repeat."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def predict_values(cheap: Mapping[int, float], measured: Mapping[int, float]) -> dict[int, float]:
-    """What to expect at every size: the cheap score there, corrected by how far it was off at the measured sizes.
+    """The expected value of every size: its cheap score, corrected by the error at the measured sizes.
 
     >>> predict_values({1: 0.5, 2: 0.6, 3: 0.8}, {3: 0.9})[1]
     0.5625
@@ -20,7 +20,7 @@ def predict_values(cheap: Mapping[int, float], measured: Mapping[int, float]) ->
 
 
 def max_evaluations(sizes: int) -> int:
-    """Measurements that surely find the border among so many sizes.
+    """The number of measurements that is always enough to find the smallest of this many sizes, by bisection.
 
     >>> max_evaluations(5), max_evaluations(11)
     (3, 4)
@@ -28,12 +28,15 @@ def max_evaluations(sizes: int) -> int:
     return math.ceil(math.log2(sizes + 1))
 
 
-def next_size(candidates: Sequence[int], expected: Mapping[int, float], wanted: float, left: int) -> int:
-    """The smallest size that is expected to do, as long as either answer leaves few enough for the trials left."""
-    promising = [place for place, size in enumerate(candidates) if expected[size] >= wanted]
+def next_size(candidates: Sequence[int], expected: Mapping[int, float], target: float, left: int) -> int:
+    """The smallest size that is expected to reach the target, or the nearest one that bisection can afford.
+
+    Whether it reaches the target or not, `left` measurements, with this one, have to be enough for all candidates.
+    """
+    promising = [place for place, size in enumerate(candidates) if expected[size] >= target]
     guess = promising[0] if promising else len(candidates) - 1
-    room = 2 ** max(left - 1, 0) - 1  # candidates that the trials after this one can tell apart
-    low, high = len(candidates) - 1 - room, room
+    decidable = 2 ** max(left - 1, 0) - 1  # candidates that the measurements after this one can decide
+    low, high = len(candidates) - 1 - decidable, decidable
     return candidates[min(max(guess, low), high) if low <= high else len(candidates) // 2]
 
 
@@ -42,14 +45,14 @@ def find_smallest(
     full: int,
     cheap: Mapping[int, float],
     measure: Callable[[int, float | None], float],
-    wanted: Callable[[float], float],
+    find_target: Callable[[float], float],
 ) -> tuple[int, dict[int, float]]:
-    """Measure the full size first, then as few of the others as it takes; (smallest that does, all that was measured).
+    """The smallest size that reaches the target, and all measured values. The full size is measured first.
 
-    `measure(size, expected)` trains and evaluates; `wanted(value of the full size)` is the value to reach.
+    `measure(size, expected)` trains and evaluates; `find_target(value of the full size)` is the value to reach.
     """
     measured = {full: measure(full, None)}
-    target = wanted(measured[full])
+    target = find_target(measured[full])
     candidates, best = sorted(sizes), full
     left = max_evaluations(len(candidates))
     while candidates:
@@ -58,7 +61,7 @@ def find_smallest(
         measured[size] = measure(size, expected[size])
         left -= 1
         if measured[size] >= target:
-            best, candidates = size, [one for one in candidates if one < size]
+            best, candidates = size, [smaller for smaller in candidates if smaller < size]
         else:
-            candidates = [one for one in candidates if one > size]
+            candidates = [larger for larger in candidates if larger > size]
     return best, measured

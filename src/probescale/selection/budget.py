@@ -1,4 +1,4 @@
-"""Budgets as people write them: 82M parameters, 23% of them, 5x fewer, 12 GFLOPs, 150MB, 20ms, or so many layers."""
+"""Budgets, and how they are written: 82M (parameters), 23%, 5x (times fewer), 12 GFLOPs, 150MB, 20ms, or k layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from probescale.errors import UserError
 
 Unit = Literal["parameters", "gflops", "megabytes", "milliseconds"]
 _NUMBER = r"(\d{1,15}(?:\.\d{1,15})?)"
-# What stands behind the number -> unit, and how many of the unit it is. Case does not matter.
+# Suffix -> unit and factor. Case does not matter.
 _UNITS: dict[str, tuple[Unit, float]] = {
     "": ("parameters", 1), "k": ("parameters", 10**3), "m": ("parameters", 10**6), "b": ("parameters", 10**9),
     "mflop": ("gflops", 1e-3), "gflop": ("gflops", 1), "tflop": ("gflops", 1e3),
@@ -36,7 +36,7 @@ class Limit:
     text: str
     unit: Unit
     amount: float | None = None
-    share: float | None = None  # instead of an amount: of the original's parameters
+    share: float | None = None  # of the original's parameters, instead of an amount
 
     def most(self, original: float) -> float:
         """The limit for a subnetwork of this original, in the unit."""
@@ -47,7 +47,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Budget:
-    """A number of layers, or limits that all hold; both together: at most so many layers."""
+    """A number of layers, or limits that all hold; with both, k is the largest number of layers."""
 
     text: str
     where: str = "selection."  # how errors name the fields: selection.k, or --k on the command line
@@ -62,7 +62,8 @@ class Budget:
 def parse_budget(
     budget: str | float | Sequence[str | float] | None = None, k: int | None = None, *, where: str = "selection."
 ) -> Budget:
-    """
+    """A checked budget from one text or number, or several; several limits may also be separated by commas.
+
     >>> parse_budget("5x").limits[0].most(355_000_000)
     71000000
     >>> [limit.unit for limit in parse_budget("82M, 20ms").limits]
@@ -70,36 +71,37 @@ def parse_budget(
     """
     field = f"{where}budget"
     listed = list(budget) if isinstance(budget, (list, tuple)) else [] if budget is None else [budget]
-    plain = [re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", str(one)) for one in listed]  # 82,000,000
-    texts = [part.strip() for one in plain for part in one.split(",")]
+    plain = [re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", str(item)) for item in listed]  # 82,000,000
+    texts = [part.strip() for item in plain for part in item.split(",")]
     if not texts and k is None:
         raise UserError("give a budget, k, or both", field=field, hint=f"{_HINT}; or k layers")
     if k is not None and k < 1:
         raise UserError(f"k is {k}", field=f"{where}k", hint="keep at least one layer")
     text = ", ".join([*texts, *([f"k={k}"] if k is not None else [])])
-    return Budget(text, where, k, tuple(_limit(one, field) for one in texts))
+    return Budget(text, where, k, tuple(_parse_limit(limit, field) for limit in texts))
 
 
-def _limit(text: str, field: str) -> Limit:
+def _parse_limit(text: str, field: str) -> Limit:
     if match := re.fullmatch(_NUMBER + r"\s*%", text):
-        found = Limit(text, "parameters", share=float(match[1]) / 100)
-    elif match := re.fullmatch(_NUMBER + r"\s*[x×]", text, re.IGNORECASE):  # noqa: RUF001 - people paste the sign
-        found = Limit(text, "parameters", share=1 / float(match[1]) if float(match[1]) else 0.0)
+        limit = Limit(text, "parameters", share=float(match[1]) / 100)
+    elif match := re.fullmatch(_NUMBER + r"\s*[x×]", text, re.IGNORECASE):  # noqa: RUF001 - the sign is often pasted
+        limit = Limit(text, "parameters", share=1 / float(match[1]) if float(match[1]) else 0.0)
     elif (match := re.fullmatch(_NUMBER + r"\s*([a-zA-Z]*)", text)) and match[2].lower() in _UNITS:
         unit, factor = _UNITS[match[2].lower()]
         amount = float(match[1]) * factor
-        found = Limit(text, unit, amount=round(amount) if unit == "parameters" else amount)
+        limit = Limit(text, unit, amount=round(amount) if unit == "parameters" else amount)
     else:
         raise UserError(f'"{text}" is not a budget', field=field, hint=_HINT)
-    if not (found.amount or found.share):
+    if not (limit.amount or limit.share):
         raise UserError(f'"{text}" leaves nothing', field=field, hint=_HINT)
-    if found.share is not None and found.share > 1:
+    if limit.share is not None and limit.share > 1:
         raise UserError(f'"{text}" is more than the original model', field=field, hint=_HINT)
-    return found
+    return limit
 
 
 def format_amount(value: float, unit: Unit) -> str:
-    """
+    """An amount with its unit, as shown in messages.
+
     >>> format_amount(1_000_000, "parameters"), format_amount(3.21, "milliseconds")
     ('1,000,000 parameters', '3.2 ms')
     """

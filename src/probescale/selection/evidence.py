@@ -46,7 +46,7 @@ class Evidence:
 
 
 def resample_evidence(scores: ProbeScores) -> list[Evidence]:
-    """The evidence on resampled held-out rows, once for every draw that the scores hold."""
+    """The evidence on resampled held-out rows, once for every draw in the scores."""
     evidence, relevance, subnetworks = Evidence.from_scores(scores), scores.relevance_draws, scores.subnetworks
     draws = [replace(evidence, relevance=row) for row in relevance or ()]
     if subnetworks and subnetworks.draws:

@@ -109,7 +109,7 @@ def _strategy_by_layer_scores(strategy: str | None) -> str:
     """Probe weights, measures and credit change the scores of layers, which stitched strategies do not read."""
     if strategy in STRATEGIES and STRATEGIES[strategy].reads in ("blocks", "search", "all subsets"):
         raise UserError(
-            f"{strategy} goes by probes of subnetworks, which --weight, --metric and --contribution do not change",
+            f"{strategy} uses probes of subnetworks, which --weight, --metric and --contribution do not change",
             field="--strategy",
             hint="leave them out, or use contiguous, best_scores or marginal",
         )

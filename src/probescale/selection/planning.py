@@ -1,4 +1,4 @@
-"""What every number of layers would cost, before anything is loaded."""
+"""What every number of layers would cost, known before weights are loaded."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int8": 1}
 
 
 class Size(Record):
-    """A subnetwork of the first k layers (and of any k, where all layers are alike)."""
+    """Size and cost of the first k layers (of any k layers, where all have the same size)."""
 
     k: int
     params: int
     ratio_total: float
     ratio_layers: float
-    gflops: float | None  # None: cannot be counted without values
+    gflops: float | None  # None: cannot be counted without weights
     megabytes: float
     milliseconds: float | None = None
     within: bool = False  # fits the budget
@@ -71,12 +71,12 @@ def plan(
     dtype: str = "float32",
     milliseconds: Cost | None = None,
 ) -> Plan:
-    """Per number of layers: what it has and costs; and the most that fit the budget, or why none does."""
+    """Size and cost for every number of layers, and the most layers that fit the budget, or why none fits."""
     parameters, layers = facts.parameters, len(facts.parameters.layers)
     megabytes = _count_megabytes(parameters, dtype)
-    known: dict[Unit, Cost | None] = {"gflops": facts.gflops, "megabytes": megabytes, "milliseconds": milliseconds}
-    costs: dict[Unit, Cost] = {unit: cost for unit, cost in known.items() if cost is not None}
-    fits, why_not = _fits(budget, parameters, costs) if budget else (None, [])
+    by_unit: dict[Unit, Cost | None] = {"gflops": facts.gflops, "megabytes": megabytes, "milliseconds": milliseconds}
+    costs: dict[Unit, Cost] = {unit: cost for unit, cost in by_unit.items() if cost is not None}
+    fits, why_not = _count_fitting(budget, parameters, costs) if budget else (None, [])
     return Plan(
         model=model,
         family=facts.family,
@@ -87,10 +87,10 @@ def plan(
         dtype=dtype,
         length=facts.length,
         batch_size=batch_size,
-        sizes=tuple(_size(k, parameters, costs, budget) for k in range(layers, 0, -1)),
+        sizes=tuple(_describe_size(k, parameters, costs, budget) for k in range(layers, 0, -1)),
         budget=budget.text if budget else None,
         fits=fits,
-        notes=(*why_not, *_notes(facts)),
+        notes=(*why_not, *_list_notes(facts)),
     )
 
 
@@ -125,44 +125,44 @@ def _count_megabytes(parameters: Parameters, dtype: str) -> Cost:
     return parameter_cost(parameters).scaled(BYTES[dtype] / 1e6)
 
 
-def _fits(budget: Budget, parameters: Parameters, costs: Mapping[Unit, Cost]) -> tuple[int, list[str]]:
-    """The largest k, or nothing and the reasons: for a plan that is an answer, not a mistake."""
+def _count_fitting(budget: Budget, parameters: Parameters, costs: Mapping[Unit, Cost]) -> tuple[int, list[str]]:
+    """The largest k within the budget; or 0 and the reasons, which a plan shows as notes."""
     try:
         return largest_k(len(parameters.layers), Constraints(budget, parameters, costs)), []
     except UserError as error:
         return 0, [f"{error.message}.", f"{error.hint[0].upper()}{error.hint[1:]}."]
 
 
-def _size(k: int, parameters: Parameters, costs: Mapping[Unit, Cost], budget: Budget | None) -> Size:
+def _describe_size(k: int, parameters: Parameters, costs: Mapping[Unit, Cost], budget: Budget | None) -> Size:
     kept = range(1, k + 1)
     ratio_total, ratio_layers = parameters.ratios(kept)
-    counted, timed = costs.get("gflops"), costs.get("milliseconds")
-    every: dict[Unit, Cost] = {**costs, "parameters": parameter_cost(parameters)}
-    limits = [(every[limit.unit], limit) for limit in (budget.limits if budget else ()) if limit.unit in every]
+    gflops, milliseconds = costs.get("gflops"), costs.get("milliseconds")
+    all_costs: dict[Unit, Cost] = {**costs, "parameters": parameter_cost(parameters)}
+    limits = [(all_costs[limit.unit], limit) for limit in (budget.limits if budget else ()) if limit.unit in all_costs]
     return Size(
         k=k,
         params=parameters.of(kept),
         ratio_total=ratio_total,
         ratio_layers=ratio_layers,
-        gflops=counted.of(kept) if counted else None,
+        gflops=gflops.of(kept) if gflops else None,
         megabytes=costs["megabytes"].of(kept),
-        milliseconds=timed.of(kept) if timed else None,
+        milliseconds=milliseconds.of(kept) if milliseconds else None,
         within=bool(limits) and all(cost.of(kept) <= limit.most(cost.total) for cost, limit in limits),
     )
 
 
-def _notes(facts: Facts) -> Sequence[str]:
+def _list_notes(facts: Facts) -> Sequence[str]:
     parameters, notes = facts.parameters, []
     if len(set(parameters.layers)) > 1:
-        notes.append("Layers differ in size; each row keeps the first ones. A selection counts the layers it chose.")
+        notes.append("Layers differ in size; each row keeps the first ones. A selection counts those it keeps.")
     if facts.layer_1_stays:
         notes.append(f"Layer 1 always stays: {facts.layer_1_stays}.")
     if parameters.decoder:
-        notes.append(f"The decoder's {len(parameters.decoder)} layers are kept whole here.")
+        notes.append(f"The decoder's {len(parameters.decoder)} layers are all kept here.")
     share = parameters.embeddings / parameters.total
     if share > 0.1:
         most = parameters.total / parameters.minimum
         notes.append(
-            f"The embeddings are {share:.0%} of it: dropping layers alone makes it at most {most:.1f} times smaller."
+            f"The embeddings are {share:.0%} of the model: dropping layers makes it at most {most:.1f} times smaller."
         )
     return notes

@@ -1,6 +1,6 @@
-"""Strategies: which k layers, given the evidence. One function each, registered by its name.
+"""Strategies: which k layers to keep, given the evidence. Each is a function, registered under its name.
 
-A strategy yields subsets of k layers (numbered from 1, ascending) of the wished structure, the best first; `select`
+A strategy yields subsets of k layers (numbered from 1, ascending) with the required structure, the best first; `select`
 takes the first that fits the budget. The first line of the docstring is the help shown by `probescale list strategies`.
 """
 
@@ -29,20 +29,22 @@ _PROBES = ("relevance", "blocks", "search", "all subsets")
 
 @dataclass(frozen=True)
 class Strategy:
+    """A registered strategy: its function, and what it needs."""
+
     choose: Choose
     reads: Reads  # what has to be measured for it
     contiguous: bool = False  # it keeps contiguous blocks only, so a gap contradicts it
-    proposers_read: tuple[Reads, ...] = ()  # what the rules read whose proposals it compares
-    decides_allocation: bool = False  # it also shares out the budget, which models of a comparison have in common
+    proposers_read: tuple[Reads, ...] = ()  # what the strategies read whose proposals it compares
+    decides_allocation: bool = False  # it also decides how the budget is shared between layers and embeddings
 
     @property
     def needs(self) -> set[Reads]:
-        """Everything that has to be measured before it can choose."""
+        """Everything that is measured before it can choose."""
         return {self.reads, *self.proposers_read}
 
     @property
     def by_probes(self) -> bool:
-        """Whether it goes by probe scores, which can be resampled to say how certain the choice is."""
+        """Whether it uses probe scores, which can be resampled to say how certain the choice is."""
         return self.reads in _PROBES
 
     @property
@@ -60,7 +62,7 @@ def strategy(
     proposers_read: tuple[Reads, ...] = (),
     decides_allocation: bool = False,
 ) -> Callable[[Choose], Choose]:
-    """Register a function as the strategy of its name."""
+    """Register a function as a strategy, under the function's name."""
 
     def register(function: Choose) -> Choose:
         STRATEGIES[function.__name__] = Strategy(function, reads, contiguous, proposers_read, decides_allocation)
@@ -70,18 +72,18 @@ def strategy(
 
 
 def default_for(evidence: Evidence) -> str:
-    """The default where subnetworks were probed for it; else the paper's rule, which layers' scores are enough for."""
+    """The default strategy where its subnetworks were probed; else the paper's rule, which needs only layer scores."""
     return SelectionConfig.model_fields["strategy"].default if evidence.subnetworks else "contiguous"
 
 
 def sum_relevance(relevance: Sequence[float], kept: Subset) -> float:
-    """The sum that Eq. 2 maximises. Rounded, so that equal sums tie whatever the order of adding."""
+    """The sum that Eq. 2 maximises, rounded: sums that are equal up to rounding errors tie."""
     return round(math.fsum(relevance[layer - 1] for layer in kept), 12)
 
 
 @strategy("relevance", contiguous=True)
 def contiguous(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """The paper's rule (Eq. 2): the block of k neighbouring layers with the largest sum of relevance."""
+    """The paper's rule (Eq. 2): the contiguous block of k layers with the largest sum of relevance."""
     blocks = _blocks(evidence.layers, k, structure)
     # Ties go to the lower start: sorting is stable and the blocks come in that order.
     yield from sorted(blocks, key=lambda block: -sum_relevance(evidence.relevance, block))
@@ -90,13 +92,13 @@ def contiguous(evidence: Evidence, k: int, structure: Structure) -> Iterator[Sub
 @strategy("nothing")
 def top_k(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The paper's baseline: the last k layers."""
-    yield from _places(lambda layers, k: range(layers - k + 1, layers + 1), evidence.layers, k, structure)
+    yield from _place(lambda layers, k: range(layers - k + 1, layers + 1), evidence.layers, k, structure)
 
 
 @strategy("nothing")
 def uniform_k(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The paper's baseline: k layers evenly spaced, L/k, 2L/k, ..., L."""
-    yield from _places(
+    yield from _place(
         lambda layers, k: (math.floor(i * layers / k + 0.5) for i in range(1, k + 1)), evidence.layers, k, structure
     )
 
@@ -104,13 +106,13 @@ def uniform_k(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subs
 @strategy("nothing")
 def bottom_k(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The first k layers: the strongest simple rule in the field (Sajjad et al.)."""
-    yield from _places(lambda _, k: range(1, k + 1), evidence.layers, k, structure)
+    yield from _place(lambda _, k: range(1, k + 1), evidence.layers, k, structure)
 
 
 @strategy("nothing")
 def alternate(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """Every second layer dropped, from the last one down; again among the rest while too many are left."""
-    yield from _places(_alternate, evidence.layers, k, structure)
+    """Every second layer dropped, from the last one down; repeated while more than k are left."""
+    yield from _place(_alternate, evidence.layers, k, structure)
 
 
 @strategy("nothing")
@@ -122,13 +124,13 @@ def random(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]
 
 @strategy("relevance")
 def best_scores(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """The k layers with the largest relevance, neighbours or not."""
+    """The k layers with the largest relevance, contiguous or not."""
     yield from rank_by_value(evidence.relevance, k, structure)
 
 
 @strategy("relevance")
 def marginal(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """The k layers whose relevance exceeds that of the layer below by most."""
+    """The k layers with the largest gain in relevance over the layer below."""
     if evidence.embeddings_relevance is None:
         raise UserError(
             "marginal needs the score of the embeddings, to which the first layer adds",
@@ -142,24 +144,24 @@ def marginal(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subse
 @strategy("flow")
 def block_influence(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
     """The k layers that change their input most, 1 - cos (ShortGPT); from texts alone."""
-    yield from rank_by_value(_measured(evidence.influence, "block_influence", structure), k, structure)
+    yield from rank_by_value(_require_flow(evidence.influence, "block_influence", structure), k, structure)
 
 
 @strategy("flow")
 def angular(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """All but the chunk of neighbours between whose ends the states turn least (Gromov et al.); from texts alone."""
-    angles, layers = _measured(evidence.angles, "angular", structure), evidence.layers
-    chunks = sorted(range(k + 1), key=lambda before: angles[before][before + layers - k])
-    rest = [(*range(1, before + 1), *range(before + layers - k + 1, layers + 1)) for before in chunks]
+    """All but the contiguous block across which hidden states turn least (Gromov et al.); from texts alone."""
+    angles, layers = _require_flow(evidence.angles, "angular", structure), evidence.layers
+    starts = sorted(range(k + 1), key=lambda before: angles[before][before + layers - k])
+    rest = [(*range(1, before + 1), *range(before + layers - k + 1, layers + 1)) for before in starts]
     allowed = [subset for subset in rest if structure.allows(subset)]
     yield from allowed
-    if not allowed:  # no single chunk has the wished structure
+    if not allowed:  # dropping one block never gives the required structure
         yield from rank_by_value([angles[layer][layer + 1] for layer in range(layers)], k, structure)
 
 
 @strategy("blocks", contiguous=True)
 def stitched(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """The block of k neighbours that knows most when it is run on the embeddings, as it will be after the cut."""
+    """The contiguous block of k layers that probes best when run on the embeddings, as it will be after the cut."""
     blocks = _blocks(evidence.layers, k, structure)
     if missing := [block for block in blocks if block not in evidence.subnetworks]:
         raise not_probed("stitched", missing[0], structure)
@@ -177,7 +179,7 @@ def stitched_search(evidence: Evidence, k: int, structure: Structure) -> Iterato
 
 @strategy("all subsets")
 def exhaustive(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """The best of any k layers by the measure of `stitched`, all of them tried: for models of few layers."""
+    """The best of all subsets of k layers by the measure of `stitched`: for models with few layers."""
     if _beyond(evidence, k):
         return
     subsets = [subset for subset in combinations(range(1, evidence.layers + 1), k) if structure.allows(subset)]
@@ -188,40 +190,41 @@ def exhaustive(evidence: Evidence, k: int, structure: Structure) -> Iterator[Sub
 
 @strategy("tournament", proposers_read=("flow", "blocks"), decides_allocation=True)
 def tried(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """What other rules propose, each trained for a short while: the one that learns most. In runs alone."""
+    """The tournament: proposals of other strategies, each trained briefly; the best one wins. Only in runs."""
     if not evidence.tournament:
         raise UserError(
-            "tried goes by short trainings, which only a run makes",
+            "tried decides by short trainings, which only a run makes",
             field=f"{structure.where}strategy",
             hint="use `probescale run` with it, or stitched here",
         )
     winner = evidence.tournament[0]
-    if k <= len(winner):  # larger candidates lost to it
+    if k <= len(winner):  # larger candidates lost
         yield from (subset for subset in evidence.tournament if len(subset) == k)
 
 
 def _blocks(layers: int, k: int, structure: Structure) -> list[Subset]:
-    """Neighbours among the layers that may go, behind those that have to stay."""
+    """Contiguous blocks of the layers that may be dropped, together with the layers that must stay."""
     blocks = contiguous_blocks(layers, k, structure.keep)
     return [block for block in blocks if not structure.contiguous or structure.allows(block)]
 
 
-def _places(
-    wish: Callable[[int, int], Sequence[int] | Iterator[int]], layers: int, k: int, structure: Structure
+def _place(
+    rule: Callable[[int, int], Sequence[int] | Iterator[int]], layers: int, k: int, structure: Structure
 ) -> Iterator[Subset]:
-    """What a rule wishes among the layers that may go, and those that stay; moved where the structure wants it."""
+    """What the rule chooses of the droppable layers, plus those that must stay; moved where the structure needs it."""
     free = [layer for layer in range(1, layers + 1) if layer not in structure.keep]
     more = k - len(structure.keep)
     if more < 0:
         return
-    chosen = [free[place - 1] for place in wish(len(free), more)] if more else []
-    found = find_nearest(sorted((*structure.keep, *chosen)), layers, structure)
-    if found:
-        yield found
+    chosen = [free[place - 1] for place in rule(len(free), more)] if more else []
+    nearest = find_nearest(sorted((*structure.keep, *chosen)), layers, structure)
+    if nearest:
+        yield nearest
 
 
 def _alternate(layers: int, k: int) -> list[int]:
-    """
+    """Layers that are left when every second one is dropped until k remain.
+
     >>> _alternate(12, 8), _alternate(12, 4)
     ([1, 2, 3, 4, 5, 7, 9, 11], [1, 3, 5, 9])
     """
@@ -232,24 +235,26 @@ def _alternate(layers: int, k: int) -> list[int]:
     return left
 
 
-def _measured(found: T | None, name: str, structure: Structure) -> T:
-    if found is None:
+def _require_flow(measured: T | None, name: str, structure: Structure) -> T:
+    """What was measured on texts, or an error where the scores do not have it."""
+    if measured is None:
         raise UserError(
-            f"{name} goes by how texts flow through the layers, which the scores do not hold",
+            f"{name} uses how texts flow through the layers, which the scores do not contain",
             field=f"{structure.where}strategy",
             hint=f"probe again with --set selection.strategy={name}",
         )
-    return found
+    return measured
 
 
 def _beyond(evidence: Evidence, k: int) -> bool:
-    """More layers than the budget allowed when subnetworks were probed."""
+    """Whether k is more layers than the budget allowed when subnetworks were probed."""
     return bool(evidence.subnetworks) and k > max(map(len, evidence.subnetworks))
 
 
 def not_probed(name: str, subset: Subset, structure: Structure) -> UserError:
+    """The error where the scores lack a subnetwork that a strategy needs."""
     return UserError(
-        f"{name} goes by probes of subnetworks, and the scores hold none of layers {', '.join(map(str, subset))}",
+        f"{name} uses probes of subnetworks, and the scores have none of layers {', '.join(map(str, subset))}",
         field=f"{structure.where}strategy",
         hint=f"probe again with --set selection.strategy={name} and the same k or budget",
     )
