@@ -31,7 +31,7 @@ from probescale.models.rehearsal import RehearsedCut, rehearse
 from probescale.models.subsets import format_layers
 from probescale.pipeline.cut import cut_to_folder
 from probescale.pipeline.provenance import versions
-from probescale.probing.flow import flow_of
+from probescale.probing.flow import measure_flow_of_batches
 from probescale.report.table import Table
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
@@ -214,7 +214,7 @@ def perplexity(model: Any, tokens: list[int]) -> float:  # noqa: ANN401
 def kept_by(strategy: str, parent: LoadedModel, tokens: list[int], k: int) -> tuple[int, ...]:
     """What a strategy that needs no labels keeps, from the first tokens."""
     ids = torch.tensor([tokens[:WINDOW]])
-    turned = flow_of(parent, [{"input_ids": ids, "attention_mask": torch.ones_like(ids)}])
+    turned = measure_flow_of_batches(parent, [{"input_ids": ids, "attention_mask": torch.ones_like(ids)}])
     evidence = Evidence([0.0] * parent.layers, influence=turned.influence, angles=turned.angles)
     return select(evidence, Constraints(parse_budget(k=k)), strategy).kept
 

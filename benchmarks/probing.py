@@ -34,11 +34,11 @@ from probescale.models.batching import padded_batches, tokenize
 from probescale.models.family import backbone
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.probing.cache import Features, Store
-from probescale.probing.fitting import Rows, score_property
+from probescale.probing.fitting import LabelledRows, score_property
 from probescale.probing.parts import split_parts
 from probescale.probing.probe import probe
 from probescale.probing.represent import Request, represent
-from probescale.probing.sites import Site, sites_of
+from probescale.probing.sites import Site, list_sites
 from probescale.probing.targets import ProbeLabels
 from probescale.tasks.data import Examples
 from probescale.tasks.labelled import load_examples, load_tagged
@@ -125,11 +125,11 @@ def solver(name: str, layers: np.ndarray, labels: np.ndarray) -> Figures:
     target = ProbeLabels("class", labels, tuple(str(k) for k in range(labels.max() + 1)))
     parts = split_parts(target, None, 0.2, seed=0)
     assert parts is not None
-    rows = Rows(target, [("x",)] * len(labels), np.arange(len(labels)), parts, "cls")
+    rows = LabelledRows(name, target, [("x",)] * len(labels), np.arange(len(labels)), parts, "cls", seed=0)
     settings = config(GTE, selectivity=False, code_length=False, penalties=list(PENALTIES)).probing
     features = InMemory(layers)
     sites = [Site("layer", n, layers.shape[2], torch.nn.Identity()) for n in range(1, len(layers) + 1)]
-    ours, found = timed(lambda: score_property(rows, features, sites, 1, settings, 0, name))
+    ours, found = timed(lambda: score_property(rows, features, sites, settings))
     ours_accuracy = [site.measures["accuracy"].value for site in found.sites.values()]
     shape = f"{len(layers)} layers, {layers.shape[1]:,} x {layers.shape[2]:,}, {len(target.names)} classes"
     yield f"{name} ({shape}): ours, s", ours
@@ -151,10 +151,10 @@ def site_names(layers: np.ndarray) -> list[str]:
 
 
 def sklearn_loop(layers: np.ndarray, labels: np.ndarray, parts: Any) -> list[float]:  # noqa: ANN401 - Parts
-    """Per layer: standardise, fit every penalty, choose by log-loss on the judge rows, fit again on train, score."""
+    """Per layer: standardise, fit every penalty, choose by log-loss on the tuning rows, fit again on train, score."""
     from sklearn.metrics import log_loss
 
-    train = np.concatenate([parts.fit, parts.judge])
+    train = np.concatenate([parts.fit, parts.tuning])
     accuracy = []
     for layer in layers:
         scaled = StandardScaler().fit(layer[train]).transform(layer)
@@ -163,9 +163,9 @@ def sklearn_loop(layers: np.ndarray, labels: np.ndarray, parts: Any) -> list[flo
         }
         losses = {}
         for c, model in fits.items():
-            known = np.isin(labels[parts.judge], model.classes_)
-            judged = parts.judge[known]
-            losses[c] = log_loss(labels[judged], model.predict_proba(scaled[judged]), labels=model.classes_)
+            known = np.isin(labels[parts.tuning], model.classes_)
+            tuning = parts.tuning[known]
+            losses[c] = log_loss(labels[tuning], model.predict_proba(scaled[tuning]), labels=model.classes_)
         best = LogisticRegression(C=min(losses, key=losses.__getitem__), max_iter=10_000)
         accuracy.append(
             float(best.fit(scaled[train], labels[train]).score(scaled[parts.validation], labels[parts.validation]))
@@ -176,7 +176,7 @@ def sklearn_loop(layers: np.ndarray, labels: np.ndarray, parts: Any) -> list[flo
 def layers_of(loaded: LoadedModel, request: Request) -> tuple[np.ndarray, Features]:
     with Store.open(keep=False) as store:
         features = represent(loaded, [request], store)[0]
-        names = [site.name for site in sites_of(loaded, ("layer",)) if site.layer]
+        names = [site.name for site in list_sites(loaded, ("layer",)) if site.layer]
         return np.stack([features.load(name, np.arange(len(features))) for name in names]), features
 
 
@@ -187,7 +187,7 @@ def real_binary() -> tuple[str, np.ndarray, np.ndarray]:
     with Store.open(keep=False) as store:
         poolings = represent(loaded, [Request(examples, p) for p in ("cls", "mean", "max")], store)
         everything = np.arange(len(examples))
-        names = [site.name for site in sites_of(loaded, ("layer",)) if site.layer]
+        names = [site.name for site in list_sites(loaded, ("layer",)) if site.layer]
         wide = [np.concatenate([part.load(name, everything) for part in poolings], 1) for name in names]
     return (
         "sst2",

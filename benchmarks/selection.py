@@ -54,11 +54,11 @@ def evidence(task: str) -> Any:  # noqa: ANN401 - ProbeScores, imported late
     return load_scores(path)
 
 
-def prober_of(task: str) -> Any:  # noqa: ANN401 - Prober, imported late
+def prober_of(task: str) -> Any:  # noqa: ANN401 - SubnetworkProber, imported late
     """Probes subnetworks with the first seed's training examples."""
     from probescale.config import RunConfig
     from probescale.models.loading import load_classifier
-    from probescale.probing.stitched import Prober
+    from probescale.probing.subnetwork_prober import SubnetworkProber
     from probescale.tasks.task import Task
 
     rows = data(task, "train", TRAIN, 0)
@@ -66,12 +66,12 @@ def prober_of(task: str) -> Any:  # noqa: ANN401 - Prober, imported late
     work = Task(task, "accuracy", rows, data(task, "dev", DEV, 0), "dev", 0, {"task": rows})
     about = {"train": "unused.csv", "probes": [{"name": "task"}]}
     config = RunConfig.model_validate({"model": {"source": MODEL}, "task": about, "selection": SETTINGS})
-    return Prober(loaded, work, config)
+    return SubnetworkProber(loaded, work, config)
 
 
 def _gather(task: str) -> Any:  # noqa: ANN401
     from probescale.models.subsets import all_contiguous_blocks
-    from probescale.probing.flow import flow
+    from probescale.probing.flow import measure_flow
     from probescale.probing.probe import probe
     from probescale.selection.search import beam_search, beam_width, enumerate_subsets
     from probescale.selection.structure import Structure
@@ -89,7 +89,7 @@ def _gather(task: str) -> Any:  # noqa: ANN401
     # Without the resampled values: the tables need none, and they would be most of the file.
     probes = {name: one.model_copy(update={"draws": None}) for name, one in scores.probes.items()}
     subnetworks = prober.scores().model_copy(update={"draws": ()})
-    turned = flow(loaded, sample(rows, 500, 0))
+    turned = measure_flow(loaded, sample(rows, 500, 0))
     return scores.model_copy(update={"flow": turned, "subnetworks": subnetworks, "probes": probes, "task": task})
 
 
@@ -211,7 +211,7 @@ def stitched_criteria(task: str, subsets: list[Kept]) -> dict[str, dict[Kept, fl
         prober = prober_of(task)
         prober.score(missing)
         for kept in missing:
-            found = prober.found[kept]
+            found = prober.results[kept]
             stored["-".join(map(str, kept))] = [round(found.value, 6), round(found.accuracy, 6)]
         path.write_text(json.dumps(stored, indent=1) + "\n")
     named = {kept: stored["-".join(map(str, kept))] for kept in subsets}

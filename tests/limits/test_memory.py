@@ -21,7 +21,7 @@ from probescale.models import memory
 from probescale.models.loading import load_as_saved, load_classifier
 from probescale.models.memory import BatchSplitter
 from probescale.probing.cache import Store
-from probescale.probing.represent import Request, represent
+from probescale.probing.represent import PassSettings, Request, represent
 from probescale.recovery import fine_tuning
 from probescale.recovery.predict import predict
 from probescale.recovery.teacher import record_teacher_outputs
@@ -60,9 +60,9 @@ def states(features) -> dict[str, np.ndarray]:
 def test_representations(model_folder, tmp_path, capsys, pooling):
     data = TAGGED if pooling == "token" else DATA
     loaded = load_as_saved(str(model_folder("bert")))
-    whole = represent(loaded, [Request(data, pooling)], Store(tmp_path / "whole"), batch_tokens=300)[0]
+    whole = represent(loaded, [Request(data, pooling)], Store(tmp_path / "whole"), PassSettings(batch_tokens=300))[0]
     tried = fail_above(loaded.model, 5)
-    parts = represent(loaded, [Request(data, pooling)], Store(tmp_path / "parts"), batch_tokens=300)[0]
+    parts = represent(loaded, [Request(data, pooling)], Store(tmp_path / "parts"), PassSettings(batch_tokens=300))[0]
     assert tried[:3] == [18, 9, 5], "halved until it fits"
     assert max(tried[3:]) <= 5, "and larger batches are not tried again"
     for site, rows in states(whole).items():
@@ -75,7 +75,7 @@ def test_a_single_text_that_is_too_long_is_named(model_folder, tmp_path):
     fail_above(loaded.model, 0)
     longest = replace(DATA, texts=(*DATA.texts[:7], "good " * 60, *DATA.texts[8:]))
     with pytest.raises(MachineError, match="text 8 alone, 62 tokens") as found:
-        represent(loaded, [Request(longest, "mean")], Store(tmp_path), batch_tokens=300)
+        represent(loaded, [Request(longest, "mean")], Store(tmp_path), PassSettings(batch_tokens=300))
     assert found.value.field == "model.max_length"
 
 
@@ -127,13 +127,14 @@ import numpy as np, torch
 torch.set_num_threads(1)
 from probescale.models.loading import load_as_saved
 from probescale.probing.cache import Store
-from probescale.probing.represent import Request, represent
+from probescale.probing.represent import PassSettings, Request, represent
 from probescale.tasks.data import Examples
 loaded = load_as_saved(sys.argv[1])
 data = Examples(tuple(Path(sys.argv[2]).read_text().splitlines()), None, (0, 1) * 750, ("a", "b"))
-states = lambda name: represent(loaded, [Request(data, "mean")], Store(Path(sys.argv[3], name)), batch_tokens=10**6)[0]
+large = PassSettings(batch_tokens=10**6)
+states = lambda name: represent(loaded, [Request(data, "mean")], Store(Path(sys.argv[3], name)), large)[0]
 load = lambda found: found.load("layer-004", np.arange(len(found)))
-few = represent(loaded, [Request(data, "mean")], Store(Path(sys.argv[3], "few")), batch_tokens=2048)[0]
+few = represent(loaded, [Request(data, "mean")], Store(Path(sys.argv[3], "few")), PassSettings(batch_tokens=2048))[0]
 now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (now + 12 * 2**20,) * 2)
 print("largest difference", np.abs(load(states("limited")) - load(few)).max())

@@ -13,7 +13,7 @@ import pytest
 from helpers.data import labelled_rows
 from probescale.models.loading import load_as_saved
 from probescale.probing.cache import Store
-from probescale.probing.represent import Request, represent
+from probescale.probing.represent import PassSettings, Request, represent
 from probescale.tasks.data import Examples
 from probescale.utils.cache import enforce_limit
 
@@ -24,7 +24,7 @@ def represent_at_barrier(loaded, folder: Path, ready: Any, results: Any) -> None
     passes: list[int] = []
     loaded.family.layers(loaded.model)[0].register_forward_pre_hook(lambda *_: passes.append(1))
     ready.wait()
-    features = represent(loaded, [Request(DATA, "mean")], Store(folder), batch_tokens=30)
+    features = represent(loaded, [Request(DATA, "mean")], Store(folder), PassSettings(batch_tokens=30))
     results.put((len(features[0]), len(passes)))
 
 

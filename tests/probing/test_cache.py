@@ -19,8 +19,8 @@ from probescale.errors import MachineError, UserError
 from probescale.models.loading import load_as_saved
 from probescale.probing import cache
 from probescale.probing.cache import Store
-from probescale.probing.represent import Request, key_of, represent
-from probescale.probing.sites import sites_of
+from probescale.probing.represent import PassSettings, Request, compute_key, represent
+from probescale.probing.sites import list_sites
 from probescale.tasks.data import Examples
 from probescale.utils.cache import cache_limit, enforce_limit, list_entries, remove_entries
 
@@ -40,19 +40,19 @@ def count_passes(loaded):
     return passes
 
 
-def everything(features):
+def load_all(features):
     return {site: features.load(site, np.arange(len(features))) for site in features.widths}
 
 
 def test_a_second_request_runs_nothing_and_gives_the_same_bytes(loaded, tmp_path):
     passes, store = count_passes(loaded), Store(tmp_path)
-    first = represent(loaded, [Request(DATA, "mean")], store, batch_tokens=100)[0]
+    first = represent(loaded, [Request(DATA, "mean")], store, PassSettings(batch_tokens=100))[0]
     done = len(passes)
-    again = represent(loaded, [Request(DATA, "mean")], store, batch_tokens=300)[0]
+    again = represent(loaded, [Request(DATA, "mean")], store, PassSettings(batch_tokens=300))[0]
     assert len(passes) == done > 1
     assert list(first.widths) == SITES
-    for site, rows in everything(first).items():
-        assert np.array_equal(rows, everything(again)[site])
+    for site, rows in load_all(first).items():
+        assert np.array_equal(rows, load_all(again)[site])
     arrays = np.load(first.folder / "layer-002.npy", mmap_mode="r")
     assert isinstance(arrays, np.memmap)
     assert arrays.shape == (40, 32)
@@ -61,19 +61,19 @@ def test_a_second_request_runs_nothing_and_gives_the_same_bytes(loaded, tmp_path
 
 def test_the_key_covers_what_features_depend_on(loaded, model_folder):
     other = load_as_saved(str(model_folder("roberta")))
-    sites, more = sites_of(loaded, ("layer",)), sites_of(loaded, ("head",))
-    base = key_of(loaded, Request(DATA, "mean"), 64, sites)
+    sites, more = list_sites(loaded, ("layer",)), list_sites(loaded, ("head",))
+    base = compute_key(loaded, Request(DATA, "mean"), 64, sites)
     relabelled = Examples(TEXTS, None, (1, 0) * 20, ("x", "y"))
-    assert key_of(loaded, Request(relabelled, "mean"), 64, sites) == base
+    assert compute_key(loaded, Request(relabelled, "mean"), 64, sites) == base
     changed = {
-        key_of(other, Request(DATA, "mean"), 64, sites),
-        key_of(loaded, Request(DATA.take(range(39)), "mean"), 64, sites),
-        key_of(loaded, Request(DATA, "cls"), 64, sites),
-        key_of(loaded, Request(DATA, "mean"), 32, sites),
-        key_of(loaded, Request(DATA, "mean"), 64, more),
+        compute_key(other, Request(DATA, "mean"), 64, sites),
+        compute_key(loaded, Request(DATA.take(range(39)), "mean"), 64, sites),
+        compute_key(loaded, Request(DATA, "cls"), 64, sites),
+        compute_key(loaded, Request(DATA, "mean"), 32, sites),
+        compute_key(loaded, Request(DATA, "mean"), 64, more),
     }
     loaded.tokenizer.add_tokens(["unbelievably"])
-    changed.add(key_of(loaded, Request(DATA, "mean"), 64, sites))
+    changed.add(compute_key(loaded, Request(DATA, "mean"), 64, sites))
     assert base not in changed
     assert len(changed) == 6
 
@@ -82,7 +82,7 @@ def test_the_key_covers_what_features_depend_on(loaded, model_folder):
 def test_a_damaged_entry_is_computed_again_never_used(loaded, tmp_path, damage):
     store = Store(tmp_path)
     first = represent(loaded, [Request(DATA, "mean")], store)[0]
-    expected = everything(first)
+    expected = load_all(first)
     file = first.folder / {"manifest": "manifest.json", "rows": "rows.npy"}.get(damage, "layer-002.npy")
     content = bytearray(file.read_bytes())
     if damage == "flip":
@@ -91,16 +91,17 @@ def test_a_damaged_entry_is_computed_again_never_used(loaded, tmp_path, damage):
     else:
         file.write_bytes(content[: len(content) // 2])
     assert store.find(first.folder.name) is None
-    mended = everything(represent(loaded, [Request(DATA, "mean")], store)[0])
+    mended = load_all(represent(loaded, [Request(DATA, "mean")], store)[0])
     for site in expected:
         assert np.array_equal(mended[site], expected[site])
 
 
 @pytest.mark.parametrize("left", ["both notes", "one older note", "one damaged file"])
-def test_a_pass_that_is_interrupted_goes_on_where_it_stopped(loaded, tmp_path, monkeypatch, left):
-    monkeypatch.setattr("probescale.probing.cache.NOTE_SECONDS", 0)
+def test_an_interrupted_pass_resumes_where_it_stopped(loaded, tmp_path, monkeypatch, left):
+    monkeypatch.setattr("probescale.probing.cache.PROGRESS_SECONDS", 0)
     requests = [Request(DATA, "mean"), Request(DATA, "cls")]
-    expected = [everything(one) for one in represent(loaded, requests, Store(tmp_path / "other"), batch_tokens=1)]
+    one_by_one = PassSettings(batch_tokens=1)
+    expected = [load_all(entry) for entry in represent(loaded, requests, Store(tmp_path / "other"), one_by_one)]
     passes, store = count_passes(loaded), Store(tmp_path / "store")
     notes = {}
 
@@ -112,79 +113,79 @@ def test_a_pass_that_is_interrupted_goes_on_where_it_stopped(loaded, tmp_path, m
 
     handle = loaded.family.layers(loaded.model)[-1].register_forward_hook(stop)
     with pytest.raises(KeyboardInterrupt):
-        represent(loaded, requests, store, batch_tokens=1)
+        represent(loaded, requests, store, one_by_one)
     handle.remove()
     assert [json.loads(path.read_text())["rows"] for path in notes] == [5, 5]
     assert not list(store.root.glob("*/manifest.json"))
-    one = next(iter(notes))
-    if left == "one older note":  # both go on from the earlier place
-        one.write_text(notes[one])
+    note = next(iter(notes))
+    if left == "one older note":  # both resume from the earlier position
+        note.write_text(notes[note])
     if left == "one damaged file":
-        (one.parent / "layer-003.npy").write_bytes(b"nothing")
+        (note.parent / "layer-003.npy").write_bytes(b"nothing")
     before = len(passes)
-    found = represent(loaded, requests, store, batch_tokens=1)
+    found = represent(loaded, requests, store, one_by_one)
     assert len(passes) - before == {"both notes": 35, "one older note": 37, "one damaged file": 40}[left]
     for features, states in zip(found, expected, strict=True):
-        for site, rows in everything(features).items():
+        for site, rows in load_all(features).items():
             np.testing.assert_allclose(rows, states[site], rtol=1e-5, atol=1e-6)
 
 
-def probe_slowly(loaded, folder: Path, pause: float, tell: Connection) -> None:
-    """In a process of its own: what it does, batch by batch, and the rows that it has in the end."""
-    cache.NOTE_SECONDS = 0
+def probe_slowly(loaded, folder: Path, pause: float, sender: Connection) -> None:
+    """Runs in a process of its own; sends a message for every batch, and the number of rows at the end."""
+    cache.PROGRESS_SECONDS = 0
 
     def wait(*_):
-        tell.send("batch")
+        sender.send("batch")
         time.sleep(pause)
 
     loaded.family.layers(loaded.model)[0].register_forward_pre_hook(wait)
-    tell.send(len(represent(loaded, [Request(DATA, "mean")], Store(folder), batch_tokens=30)[0]))
+    sender.send(len(represent(loaded, [Request(DATA, "mean")], Store(folder), PassSettings(batch_tokens=30))[0]))
 
 
 def start(loaded, folder: Path, pause: float) -> tuple[BaseProcess, Connection]:
-    fork = multiprocessing.get_context("fork")  # the libraries are there: importing them takes seconds
-    heard, tell = fork.Pipe(duplex=False)
-    process = fork.Process(target=probe_slowly, args=(loaded, folder, pause, tell))
+    fork = multiprocessing.get_context("fork")  # libraries are already imported, which takes seconds
+    receiver, sender = fork.Pipe(duplex=False)
+    process = fork.Process(target=probe_slowly, args=(loaded, folder, pause, sender))
     process.start()
-    tell.close()
-    return process, heard
+    sender.close()
+    return process, receiver
 
 
-def everything_said(heard: Connection) -> list[object]:
-    said: list[object] = []
+def receive_all(receiver: Connection) -> list[object]:
+    messages: list[object] = []
     with suppress(EOFError):
-        while heard.poll(120):
-            said.append(heard.recv())
-    return said
+        while receiver.poll(120):
+            messages.append(receiver.recv())
+    return messages
 
 
 @pytest.mark.slow
 def test_kill_9_and_two_processes_at_once(loaded, tmp_path):
     folder = tmp_path / "store"
-    killed, heard = start(loaded, folder, 0.05)
+    killed, receiver = start(loaded, folder, 0.05)
     for _ in range(12):
-        assert heard.recv() == "batch"
+        assert receiver.recv() == "batch"
     killed.kill()
     killed.join()
     assert [entry.name.endswith(".partial") for entry in folder.iterdir() if entry.is_dir()] == [True]
 
     both = [start(loaded, folder, 0.01) for _ in range(2)]
-    said = [everything_said(heard) for _, heard in both]
+    messages = [receive_all(receiver) for _, receiver in both]
     for process, _ in both:
         process.join()
-    assert [one[-1] for one in said] == [40, 40]
-    batches = sorted(one.count("batch") for one in said)
+    assert [sent[-1] for sent in messages] == [40, 40]
+    batches = sorted(sent.count("batch") for sent in messages)
     assert batches[0] == 0, "the second process waited and computed nothing"
     assert 0 < batches[1] <= 30, "what the killed process had done was not done again"
 
-    found = represent(loaded, [Request(DATA, "mean")], Store(folder), batch_tokens=1000)[0]
-    fresh = represent(loaded, [Request(DATA, "mean")], Store(tmp_path / "fresh"), batch_tokens=1000)[0]
+    found = represent(loaded, [Request(DATA, "mean")], Store(folder), PassSettings(batch_tokens=1000))[0]
+    fresh = represent(loaded, [Request(DATA, "mean")], Store(tmp_path / "fresh"), PassSettings(batch_tokens=1000))[0]
     assert found.folder.parent == folder
-    for site, rows in everything(found).items():
-        np.testing.assert_allclose(rows, everything(fresh)[site], rtol=1e-5, atol=1e-6)
+    for site, rows in load_all(found).items():
+        np.testing.assert_allclose(rows, load_all(fresh)[site], rtol=1e-5, atol=1e-6)
 
 
-def test_too_little_disk_is_said_before_the_pass(loaded, tmp_path, monkeypatch):
+def test_too_little_disk_space_is_reported_before_the_pass(loaded, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000})())
     passes = count_passes(loaded)
     with pytest.raises(MachineError, match=r"25\.6 kB, but .* has 1\.0 kB left"):

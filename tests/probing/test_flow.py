@@ -1,4 +1,4 @@
-"""How states turn from layer to layer, against the same figures computed by hand."""
+"""Flow, against the same figures computed by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from helpers.data import labelled_rows
 from helpers.models import LAYERS
 from probescale.models.loading import load_as_saved
-from probescale.probing.flow import flow
+from probescale.probing.flow import measure_flow
 from probescale.tasks.data import Examples
 
 TEXTS = tuple(" ".join([text] * (1 + number % 2)) for number, (text, _) in enumerate(labelled_rows(9, seed=6)))
@@ -47,31 +47,31 @@ def states_by_hand(loaded, texts, pairs=None):
     return torch.cat(rows).numpy()
 
 
-def cosine(one, two):
-    return (one * two).sum(-1) / np.linalg.norm(one, axis=-1) / np.linalg.norm(two, axis=-1)
+def cosine(a, b):
+    return (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
 
 
 @pytest.mark.parametrize("data", [DATA, PAIRS], ids=["texts", "pairs"])
 def test_influence_and_angles_are_means_over_real_tokens(loaded, data):
     states = states_by_hand(loaded, data.texts, data.pairs)
-    found = flow(loaded, data, batch_tokens=100_000)
+    result = measure_flow(loaded, data, batch_tokens=100_000)
     influence = [1 - cosine(states[:, i], states[:, i + 1]).mean() for i in range(LAYERS)]
-    np.testing.assert_allclose(found.influence, influence, atol=1e-5)
+    np.testing.assert_allclose(result.influence, influence, atol=1e-5)
     assert np.ptp(influence) > 1e-3, "layers differ, else this shows nothing"
     by_hand = [[np.arccos(np.clip(cosine(a, b), -1, 1)).mean() / np.pi for b in states.swapaxes(0, 1)]
                for a in states.swapaxes(0, 1)]  # fmt: skip
-    np.testing.assert_allclose(found.angles, by_hand, atol=1e-4)
-    assert found.texts == len(data)
+    np.testing.assert_allclose(result.angles, by_hand, atol=1e-4)
+    assert result.texts == len(data)
 
 
 def test_neither_batch_size_nor_padding_counts(loaded):
-    whole, alone = (flow(loaded, DATA, batch_tokens=tokens) for tokens in (100_000, 1))
-    np.testing.assert_allclose(whole.influence, alone.influence, atol=1e-5)
-    np.testing.assert_allclose(whole.angles, alone.angles, atol=1e-4)
+    together, alone = (measure_flow(loaded, DATA, batch_tokens=tokens) for tokens in (100_000, 1))
+    np.testing.assert_allclose(together.influence, alone.influence, atol=1e-5)
+    np.testing.assert_allclose(together.angles, alone.angles, atol=1e-4)
 
 
 def test_angles_are_distances(loaded):
-    angles = np.array(flow(loaded, DATA).angles)
+    angles = np.array(measure_flow(loaded, DATA).angles)
     assert angles.shape == (LAYERS + 1, LAYERS + 1)
     assert (np.diagonal(angles) == 0).all()
     np.testing.assert_allclose(angles, angles.T, atol=1e-6)
@@ -80,13 +80,13 @@ def test_angles_are_distances(loaded):
 
 
 def test_long_texts_are_cut_to_the_longest_input(loaded):
-    cut = flow(loaded, DATA, max_length=8)
+    cut = measure_flow(loaded, DATA, max_length=8)
     ids = loaded.tokenizer(list(DATA.texts), truncation=True, max_length=8)["input_ids"]
     assert {len(row) for row in ids} == {8}
-    assert cut.influence != flow(loaded, DATA).influence
+    assert cut.influence != measure_flow(loaded, DATA).influence
 
 
 def test_it_can_be_saved_and_leaves_no_hook(loaded):
-    found = flow(loaded, DATA)
-    assert type(found).model_validate_json(found.model_dump_json()) == found
+    result = measure_flow(loaded, DATA)
+    assert type(result).model_validate_json(result.model_dump_json()) == result
     assert not any(block._forward_hooks or block._forward_pre_hooks for block in loaded.family.layers(loaded.model))

@@ -8,8 +8,9 @@ from scipy.special import softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, Ridge
 
-from probescale.probing.probes import PROBES, linear
-from probescale.probing.probes.linear import Curvature, fit, fit_path, standardise
+from probescale.probing.probes import PROBES, closed_form, curvature, linear
+from probescale.probing.probes.curvature import Curvature
+from probescale.probing.probes.linear import fit, fit_path, standardise
 from probescale.probing.targets import ProbeLabels
 
 NAMES = ("a", "b", "c", "d", "e")
@@ -27,16 +28,16 @@ def data(classes: int, rows: int = 600, hidden: int = 20, seed: int = 0):
 
 @pytest.mark.parametrize("classes", [2, 3, 5])
 @pytest.mark.parametrize("penalty", [0.001, 0.1, 10.0])
-def test_it_is_scikit_learns_answer(classes, penalty):
+def test_the_solution_is_scikit_learns(classes, penalty):
     features, target = data(classes)
     ours = fit(features, target, penalty, tolerance=1e-9)
     theirs = LogisticRegression(C=penalty, tol=1e-8, max_iter=10_000).fit(features.astype(float), target.values)
     assert ours.converged
-    found = ours.weights.T
-    if classes > 2:  # a shift of all classes at once changes no answer, and weak penalties hardly hold it at zero
-        found = found - found.mean(0)
-    np.testing.assert_allclose(found, theirs.coef_, atol=2e-3 * np.abs(theirs.coef_).max())
-    assert np.array_equal(target.predicted(ours(features)), theirs.predict(features))
+    weights = ours.weights.T
+    if classes > 2:  # a shift of all classes changes no prediction, and weak penalties hardly keep it at zero
+        weights = weights - weights.mean(0)
+    np.testing.assert_allclose(weights, theirs.coef_, atol=2e-3 * np.abs(theirs.coef_).max())
+    assert np.array_equal(target.predict(ours(features)), theirs.predict(features))
 
 
 @pytest.mark.parametrize("penalty", [0.01, 1.0])
@@ -60,27 +61,27 @@ def test_numbers_are_ridge(penalty):
 
 
 def test_with_many_classes_it_is_scikit_learns_discriminant(monkeypatch):
-    monkeypatch.setattr(linear, "MANY", 4)
+    monkeypatch.setattr(closed_form, "MANY_CLASSES", 4)
     features, target = data(5, rows=4000)
     ours = fit(features, target, 1e6)
     theirs = LinearDiscriminantAnalysis(solver="lsqr").fit(features.astype(float), target.values)
     np.testing.assert_allclose(softmax(ours(features), 1), theirs.predict_proba(features), atol=0.01)
-    assert np.mean(target.predicted(ours(features)) == theirs.predict(features)) > 0.995
+    assert np.mean(target.predict(ours(features)) == theirs.predict(features)) > 0.995
 
 
-def test_thousands_of_classes_are_told_apart_in_seconds():
+def test_thousands_of_classes_are_separated():
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(3000, 64))
     labels = np.concatenate([np.arange(3000), rng.integers(0, 3000, 3000)])
     features = (centres[labels] + 0.3 * rng.normal(size=(6000, 64))).astype(np.float32)
     target = ProbeLabels("class", labels, tuple(str(number) for number in range(10_000)))
-    train, judge, rest = slice(0, 5000), slice(5000, 5500), slice(5500, 6000)
-    probe, _ = fit_path(features[train], target[train], (0.0001, 0.01, 1.0), (features[judge], target[judge]))
-    assert np.mean(target[rest].predicted(probe(features[rest])) == labels[rest]) > 0.95
-    assert target[rest].loss(probe(features[rest]), 5000) < 1 < target[rest].loss(target[train].prior(500), 5000)
+    train, tuning, rest = slice(0, 5000), slice(5000, 5500), slice(5500, 6000)
+    probe, _ = fit_path(features[train], target[train], (0.0001, 0.01, 1.0), (features[tuning], target[tuning]))
+    assert np.mean(target[rest].predict(probe(features[rest])) == labels[rest]) > 0.95
+    assert target[rest].loss(probe(features[rest]), 5000) < 1 < target[rest].loss(target[train].prior_logits(500), 5000)
 
 
-def test_the_penalty_is_the_one_with_the_lowest_loss_on_the_judge_rows():
+def test_the_penalty_is_the_one_with_the_lowest_loss_on_the_tuning_rows():
     features, target = data(3, rows=400)
     penalties = (0.0001, 0.001, 0.01, 0.1, 1.0, 10.0)
     chosen, _ = fit_path(features[:200], target[:200], penalties, (features[200:], target[200:]))
@@ -92,7 +93,7 @@ def test_a_class_that_the_training_rows_lack_costs_bits_but_not_infinitely_many(
     features, target = data(5)
     seen = np.flatnonzero(target.values != 4)
     ours = fit(features[seen], target[seen], 1.0)
-    bits = target.surprise(ours(features), trained_on=len(seen))
+    bits = target.surprisal(ours(features), trained_on=len(seen))
     assert np.isfinite(bits).all()
     assert bits[target.values == 4].mean() > 5
 
@@ -106,9 +107,9 @@ def test_a_probe_that_runs_out_of_steps_says_so(monkeypatch):
 def test_convergence_is_within_the_stated_gap():
     features, target = data(5)
 
-    def loss(one):
-        fitted = target.surprise(one(features), 10**9).mean() * np.log(2)
-        return fitted + 0.5 / (0.1 * len(features)) * float((one.weights**2).sum())
+    def loss(probe):
+        fitted = target.surprisal(probe(features), 10**9).mean() * np.log(2)
+        return fitted + 0.5 / (0.1 * len(features)) * float((probe.weights**2).sum())
 
     rough, close, closest = (fit(features, target, 0.1, tolerance=t) for t in (1e-4, 1e-6, 1e-10))
     assert 0 <= loss(rough) - loss(closest) < 1e-3
@@ -119,8 +120,8 @@ def test_convergence_is_within_the_stated_gap():
 def test_many_classes_share_one_curvature_and_agree(monkeypatch):
     features, target = data(5)
     own = fit(features, target, 0.1, tolerance=1e-9)
-    monkeypatch.setattr(linear, "LARGEST_FACTORS", 10)
-    assert len(Curvature.of(features, target).matrices) == 1
+    monkeypatch.setattr(curvature, "LARGEST_FACTORS", 10)
+    assert len(Curvature.estimate(features, target).matrices) == 1
     shared = fit(features, target, 0.1, tolerance=1e-9)
     np.testing.assert_allclose(shared.weights, own.weights, atol=2e-3)
 
@@ -149,12 +150,12 @@ def test_an_mlp_learns_what_a_line_cannot():
     xor = ((features[:, 0] > 0) != (features[:, 1] > 0)).astype(int)
     for names, values in ((NAMES[:2], xor), (NAMES[:3], xor + (features[:, 2] > 1))):
         target = ProbeLabels("class", values, names)
-        found = {}
-        judge = (features[800:1000], target[800:1000])
+        accuracy = {}
+        tuning = (features[800:1000], target[800:1000])
         for name in ("linear", "mlp"):
-            best = PROBES[name]().fit_path(features[:800], target[:800], (0.1, 10.0), judge)
-            found[name] = np.mean(target.predicted(best(features[1000:])) == values[1000:])
-        assert found["mlp"] > 0.85 > 0.7 > found["linear"]
+            best = PROBES[name]().fit_path(features[:800], target[:800], (0.1, 10.0), tuning)
+            accuracy[name] = np.mean(target.predict(best(features[1000:])) == values[1000:])
+        assert accuracy["mlp"] > 0.85 > 0.7 > accuracy["linear"]
 
 
 def test_an_mlp_takes_several_labels_and_numbers():
@@ -162,7 +163,7 @@ def test_an_mlp_takes_several_labels_and_numbers():
     features = rng.normal(size=(600, 4)).astype(np.float32)
     labels = np.stack([features[:, 0] > 0, abs(features[:, 1]) > 0.7], 1).astype(np.float32)
     several = ProbeLabels("multi", labels, NAMES[:2])
-    answers = several.predicted(PROBES["mlp"]().fit(features, several, 10.0)(features))
+    answers = several.predict(PROBES["mlp"]().fit(features, several, 10.0)(features))
     assert (answers == several.values).mean() > 0.9
     number = ProbeLabels("number", abs(features[:, 0]))
     assert np.corrcoef(PROBES["mlp"]().fit(features, number, 10.0)(features)[:, 0], number.values)[0, 1] > 0.9

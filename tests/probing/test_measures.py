@@ -7,8 +7,8 @@ import pytest
 import seqeval.metrics
 from sklearn.metrics import f1_score, r2_score
 
-from probescale.probing.codelength import blocks, online_code_length, uniform_code_length
-from probescale.probing.controls import bag_of_words, control_target, majority
+from probescale.probing.codelength import block_ends, online_code_length, uniform_code_length
+from probescale.probing.controls import draw_control_labels, predict_bag_of_words, predict_majority
 from probescale.probing.measures import HeldOutPredictions, Resampling, measure
 from probescale.probing.probes.linear import fit, standardise
 from probescale.probing.targets import ProbeLabels
@@ -19,31 +19,31 @@ TRUTH = ProbeLabels("class", RNG.integers(0, 4, 400), NAMES)
 GUESS = np.where(RNG.random(400) < 0.7, TRUTH.values, RNG.integers(0, 4, 400))
 
 
-def found(truth, guess, saved=None, control=None, groups=None):
+def estimate(truth, guess, saved=None, control=None, groups=None):
     saved = np.zeros(len(truth)) if saved is None else saved
     groups = np.arange(len(truth)) if groups is None else groups
     return measure(HeldOutPredictions(truth, guess, saved, control), Resampling(groups, seed=0))
 
 
 def test_accuracy_and_f1_are_scikit_learns():
-    measures = found(TRUTH, GUESS)
+    measures = estimate(TRUTH, GUESS)
     assert measures["accuracy"].value == pytest.approx(np.mean(TRUTH.values == GUESS))
     assert measures["f1"].value == pytest.approx(f1_score(TRUTH.values, GUESS, average="macro"))
     absent = np.where(GUESS == 3, 0, GUESS)  # a class that is never answered still counts
-    assert found(TRUTH, absent)["f1"].value == pytest.approx(f1_score(TRUTH.values, absent, average="macro"))
+    assert estimate(TRUTH, absent)["f1"].value == pytest.approx(f1_score(TRUTH.values, absent, average="macro"))
 
 
 def test_several_labels_and_numbers():
     truth = ProbeLabels("multi", (RNG.random((300, 3)) < 0.3).astype(np.float32), NAMES[:3])
     guess = np.where(RNG.random((300, 3)) < 0.8, truth.values, 1 - truth.values)
-    measures = found(truth, guess)
+    measures = estimate(truth, guess)
     assert measures["f1"].value == pytest.approx(f1_score(truth.values, guess, average="macro"))
     assert measures["accuracy"].value == pytest.approx((truth.values == guess).mean())
 
     number = ProbeLabels("number", RNG.normal(size=300).astype(np.float32))
     guess = number.values + RNG.normal(size=300).astype(np.float32)
     errors = (number.values - guess) ** 2
-    measures = found(number, guess, saved=3 * errors)
+    measures = estimate(number, guess, saved=3 * errors)
     assert measures["accuracy"].value == pytest.approx(r2_score(number.values, guess), abs=1e-5)
     assert measures["information"].value == pytest.approx(1.0), "a quarter of the squared error is one bit"
     assert "f1" not in measures
@@ -56,7 +56,7 @@ def test_entity_f1_is_seqevals():
     groups = np.arange(300) // 10
     as_lists = [[[names[k] for k in values[groups == g]] for g in range(30)] for values in (truth.values, guess)]
     expected = float(np.mean(seqeval.metrics.f1_score(*as_lists)))
-    measures = found(truth, guess, groups=groups)
+    measures = estimate(truth, guess, groups=groups)
     assert measures["f1"].value == pytest.approx(expected)
     assert measures["f1"].low < expected < measures["f1"].high
 
@@ -66,7 +66,7 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
     for seed in range(200):
         rng = np.random.default_rng(seed)
         truth = ProbeLabels("class", np.zeros(150, int), NAMES)
-        one = found(truth, (rng.random(150) > 0.8).astype(int))["accuracy"]
+        one = estimate(truth, (rng.random(150) > 0.8).astype(int))["accuracy"]
         covered += one.low <= 0.8 <= one.high
     assert 0.88 <= covered / 200 <= 0.99
 
@@ -75,9 +75,9 @@ def test_words_of_a_sentence_are_drawn_together():
     """Copies of a row add no evidence: drawn together they leave the interval as wide as it was."""
     few = ProbeLabels("class", TRUTH.values[:100], NAMES)
     copied = ProbeLabels("class", np.repeat(few.values, 9), NAMES)
-    plain = found(few, GUESS[:100])["accuracy"]
-    together = found(copied, np.repeat(GUESS[:100], 9), groups=np.repeat(np.arange(100), 9))["accuracy"]
-    apart = found(copied, np.repeat(GUESS[:100], 9))["accuracy"]
+    plain = estimate(few, GUESS[:100])["accuracy"]
+    together = estimate(copied, np.repeat(GUESS[:100], 9), groups=np.repeat(np.arange(100), 9))["accuracy"]
+    apart = estimate(copied, np.repeat(GUESS[:100], 9))["accuracy"]
     assert together.high - together.low == pytest.approx(plain.high - plain.low, rel=0.15)
     assert apart.high - apart.low < 0.5 * (plain.high - plain.low)
 
@@ -85,7 +85,7 @@ def test_words_of_a_sentence_are_drawn_together():
 def test_selectivity_is_accuracy_minus_that_of_the_control():
     control = ProbeLabels("class", RNG.integers(0, 4, 400), NAMES)
     answers = RNG.integers(0, 4, 400)
-    measures = found(TRUTH, GUESS, control=(control, answers))
+    measures = estimate(TRUTH, GUESS, control=(control, answers))
     expected = np.mean(TRUTH.values == GUESS) - np.mean(control.values == answers)
     assert measures["selectivity"].value == pytest.approx(expected)
     assert measures["control"].value == pytest.approx(np.mean(control.values == answers))
@@ -93,11 +93,11 @@ def test_selectivity_is_accuracy_minus_that_of_the_control():
 
 def test_control_labels_belong_to_the_key_and_to_the_seed():
     keys = [f"word{n % 60}" for n in range(400)]
-    first, again, other = (control_target(TRUTH, keys, seed) for seed in (0, 0, 1))
+    first, again, other = (draw_control_labels(TRUTH, keys, seed) for seed in (0, 0, 1))
     assert np.array_equal(first.values, again.values)
     assert not np.array_equal(first.values, other.values)
     assert all(len({v for k, v in zip(keys, first.values, strict=True) if k == key}) == 1 for key in set(keys))
-    many = control_target(TRUTH, [str(n) for n in range(400)], 0)
+    many = draw_control_labels(TRUTH, [str(n) for n in range(400)], 0)
     shares = np.bincount(many.values) / 400 - np.bincount(TRUTH.values) / 400
     assert np.abs(shares).max() < 0.1, "labels keep their shares"
 
@@ -130,7 +130,7 @@ def test_code_length_falls_with_what_the_features_know():
 def test_a_block_is_coded_by_what_came_before_it():
     seen = []
     online_code_length(lambda x, y: seen.append(len(x)) or (lambda z: np.zeros((len(z), 4))), np.zeros((400, 1)), TRUTH)
-    assert seen == blocks(400)[:-1] == [50, 100, 200]
+    assert seen == block_ends(400)[:-1] == [50, 100, 200]
 
 
 def test_floors_that_need_no_layer():
@@ -138,27 +138,27 @@ def test_floors_that_need_no_layer():
     order = np.random.default_rng(0).permutation(100)
     target, words = target[order], [("good" if v else "bad",) for v in target.values[order]]
     parts = (slice(0, 60), slice(60, 80), slice(80, 100))
-    assert (majority(target[:80], target[80:]) == 0).all()
-    assert np.array_equal(bag_of_words(words, target, parts), target.values[80:])
+    assert (predict_majority(target[:80], target[80:]) == 0).all()
+    assert np.array_equal(predict_bag_of_words(words, target, parts), target.values[80:])
     number = ProbeLabels("number", target.values + 0.5)
-    assert majority(number[:80], number[80:])[0] == pytest.approx(number.values[:80].mean())
-    assert np.corrcoef(bag_of_words(words, number, parts), number.values[80:])[0, 1] > 0.99
+    assert predict_majority(number[:80], number[80:])[0] == pytest.approx(number.values[:80].mean())
+    assert np.corrcoef(predict_bag_of_words(words, number, parts), number.values[80:])[0, 1] > 0.99
     both = ProbeLabels("multi", np.stack([target.values, 1 - target.values], 1).astype(np.float32), NAMES[:2])
-    assert np.array_equal(bag_of_words(words, both, parts), both.values[80:])
+    assert np.array_equal(predict_bag_of_words(words, both, parts), both.values[80:])
 
 
 def test_surprise_is_in_bits():
-    even = ProbeLabels("class", np.array([0, 1]), NAMES[:2]).surprise(np.zeros((2, 1)), 10**9)
+    even = ProbeLabels("class", np.array([0, 1]), NAMES[:2]).surprisal(np.zeros((2, 1)), 10**9)
     assert even.tolist() == pytest.approx([1, 1])
-    four = ProbeLabels("class", np.array([2]), NAMES).surprise(np.log([[0.1, 0.2, 0.25, 0.45]]), 10**9)
+    four = ProbeLabels("class", np.array([2]), NAMES).surprisal(np.log([[0.1, 0.2, 0.25, 0.45]]), 10**9)
     assert four[0] == pytest.approx(2)
     prior = ProbeLabels("class", np.array([0, 0, 0, 1]), NAMES[:2])
-    assert prior.surprise(prior.prior(4), 10**9).mean() == pytest.approx(0.8113, abs=1e-4)
+    assert prior.surprisal(prior.prior_logits(4), 10**9).mean() == pytest.approx(0.8113, abs=1e-4)
 
 
 def test_a_bag_of_words_with_hundreds_of_classes():
     words = [(f"name{number % 600} and some words",) for number in range(1800)]
     target = ProbeLabels("class", np.arange(1800) % 600)
     assert np.array_equal(
-        bag_of_words(words, target, (slice(600), slice(600, 1200), slice(1200, 1800))), np.arange(600)
+        predict_bag_of_words(words, target, (slice(600), slice(600, 1200), slice(1200, 1800))), np.arange(600)
     )

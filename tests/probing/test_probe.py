@@ -15,12 +15,12 @@ from probescale.models.loading import load_as_saved
 from probescale.pipeline.validate import check
 from probescale.pipeline.workbench import prepare
 from probescale.probing.cache import Features
-from probescale.probing.controls import _compare, with_random_weights
-from probescale.probing.fitting import Rows, score_property
+from probescale.probing.controls import _prove_randomness, with_random_weights
+from probescale.probing.fitting import LabelledRows, score_property
 from probescale.probing.parts import check_parts, split_parts
 from probescale.probing.probe import probe
 from probescale.probing.score_files import load_scores
-from probescale.probing.scores import ProbeResult, ProbeScores, relevance
+from probescale.probing.scores import ProbeResult, ProbeScores, compute_relevance
 from probescale.probing.sites import Site
 from probescale.probing.targets import ProbeLabels
 from probescale.selection.evidence import Evidence
@@ -44,10 +44,11 @@ def score(layers, values, seed=0, groups=None, **settings):
     target = ProbeLabels("class", values, NAMES[: values.max() + 1])
     parts = check_parts("p", target, split_parts(target, groups, 0.2, seed), groups)
     texts = [(str(n),) for n in range(len(target))]
-    rows = Rows(target, texts, np.arange(len(target)) if groups is None else groups, parts, "cls")
+    groups = np.arange(len(target)) if groups is None else groups
+    rows = LabelledRows("p", target, texts, groups, parts, "cls", seed)
     sites = [Site("layer", n, layers.shape[2], None) for n in range(1, len(layers) + 1)]  # type: ignore[arg-type]
-    found = score_property(rows, InMemory(layers), sites, 1, ProbingConfig(**settings), seed, "p")
-    return [found.sites[f"layer-{n:03d}"] for n in range(1, len(layers) + 1)], found
+    scores = score_property(rows, InMemory(layers), sites, ProbingConfig(**settings))
+    return [scores.sites[f"layer-{n:03d}"] for n in range(1, len(layers) + 1)], scores
 
 
 @pytest.fixture(scope="module")
@@ -66,13 +67,13 @@ def values(sites, name="accuracy"):
 
 
 def test_scores_follow_the_signal_not_the_scale(layers):
-    sites, found = score(*layers)
+    sites, scores = score(*layers)
     noise, weak, strong = values(sites)
     assert noise < 0.45 < 0.5 < weak < strong
     assert strong > 0.95
     assert all(site.converged for site in sites)
-    assert (found.train, found.validation) == (720, 180)
-    assert found.floors["majority"] < 0.45
+    assert (scores.train, scores.validation) == (720, 180)
+    assert scores.baselines["majority"] < 0.45
     assert values(sites, "information") == sorted(values(sites, "information"))
     assert values(sites, "compression") == sorted(values(sites, "compression"))
     assert values(sites, "selectivity")[2] > 0.4
@@ -100,7 +101,7 @@ def test_parts_do_not_overlap_and_words_of_a_sentence_stay_together(layers):
     parts = split_parts(target, groups, 0.2, seed=0)
     assert parts is not None
     assert sorted(parts.order) == list(range(900))
-    together = [set(groups[rows]) for rows in (parts.fit, parts.judge, parts.validation)]
+    together = [set(groups[rows]) for rows in (parts.fit, parts.tuning, parts.validation)]
     assert sum(map(len, together)) == len(set.union(*together)) == 90
     assert parts.fit.tolist() != sorted(parts.fit), "in random order, for code lengths"
 
@@ -119,7 +120,7 @@ def test_validation_rows_have_no_part_in_the_fit(layers):
 
 def test_relevance_is_equation_1():
     scores = {"a": (0.5, 1.0), "b": (0.25, 0.0)}
-    assert relevance(scores, {"a": 0.5, "b": 2.0}) == (0.75, 0.5)
+    assert compute_relevance(scores, {"a": 0.5, "b": 2.0}) == (0.75, 0.5)
 
 
 def test_scores_save_and_load(tmp_path):
@@ -174,23 +175,23 @@ def test_what_probing_reports(probed, tmp_path):
     _, _, _, scores = probed
     task, tags, words, size, order = (scores.probes[n] for n in ("task", "tags", "words", "size", "order"))
     assert task.scores == task.measures["accuracy"].values
-    for one in (task, tags, words, order):
-        assert set(one.measures) >= {"accuracy", "f1", "information", "selectivity", "code_length", "compression"}
+    for result in (task, tags, words, order):
+        assert set(result.measures) >= {"accuracy", "f1", "information", "selectivity", "code_length", "compression"}
     assert set(size.measures) == {"accuracy", "information", "selectivity", "control"}
-    for one in scores.probes.values():
-        assert set(one.floors) == {"majority", "bag of words", "embeddings"}
-        curve = one.measures["accuracy"]
-        assert len(curve.values) == len(one.scores) == LAYERS
+    for result in scores.probes.values():
+        assert set(result.floors) == {"majority", "bag of words", "embeddings"}
+        curve = result.measures["accuracy"]
+        assert len(curve.values) == len(result.scores) == LAYERS
         assert all(low <= value <= high for low, value, high in zip(curve.low, curve.values, curve.high, strict=True))
         assert curve.spread is not None
-        assert one.seeds == 2
-        assert one.attention is not None
-        assert one.feed_forward is not None
-        assert one.heads is not None
-        assert [len(heads) for heads in one.heads] == [4] * LAYERS
-        assert one.random_weights is not None
-        assert len(one.random_weights.values) == LAYERS
-        assert one.converged == (True,) * LAYERS
+        assert result.seeds == 2
+        assert result.attention is not None
+        assert result.feed_forward is not None
+        assert result.heads is not None
+        assert [len(heads) for heads in result.heads] == [4] * LAYERS
+        assert result.random_weights is not None
+        assert len(result.random_weights.values) == LAYERS
+        assert result.converged == (True,) * LAYERS
     assert size.random_weights.values != size.scores
     assert task.floors["bag of words"] > 0.9
     spread = size.measures["accuracy"].spread
@@ -223,26 +224,26 @@ def test_the_batch_size_changes_nothing(probed):
     less = {"granularity": ("layer",), "random_weights": False, "code_length": False, "cache": False}
     settings = config.probing.model_copy(update=less | {"batch_tokens": 64})
     again = probe(loaded, task, config.model_copy(update={"probing": settings}))
-    for name, one in again.probes.items():
-        assert one.penalties == scores.probes[name].penalties
-        if one.target == "number":
-            np.testing.assert_allclose(one.scores, scores.probes[name].scores, atol=1e-5)
+    for name, result in again.probes.items():
+        assert result.penalties == scores.probes[name].penalties
+        if result.target == "number":
+            np.testing.assert_allclose(result.scores, scores.probes[name].scores, atol=1e-5)
         else:
-            assert one.scores == scores.probes[name].scores
+            assert result.scores == scores.probes[name].scores
 
 
 def test_random_weights_are_random(model_folder):
     loaded = load_as_saved(str(model_folder("bert")))
-    drawn, proof = with_random_weights(loaded, seed=0)
+    random, proof = with_random_weights(loaded, seed=0)
     again, _ = with_random_weights(loaded, seed=0)
     other, _ = with_random_weights(loaded, seed=5)
-    assert drawn.fingerprint == again.fingerprint
-    assert len({loaded.fingerprint, drawn.fingerprint, other.fingerprint}) == 3
+    assert random.fingerprint == again.fingerprint
+    assert len({loaded.fingerprint, random.fingerprint, other.fingerprint}) == 3
     assert proof.matrices > 20
     assert proof.largest_correlation < 0.2
     weights = loaded.model.state_dict()
     with pytest.raises(ProbeScaleError, match="correlate"):
-        _compare(weights, dict(weights))
+        _prove_randomness(weights, dict(weights))
 
 
 def raw(model_folder, task_files, **more) -> dict[str, Any]:
@@ -260,14 +261,14 @@ def raw(model_folder, task_files, **more) -> dict[str, Any]:
         ({"name": "p"}, {"metric": "accurracy"}, "relevance.metric"),
     ],
 )
-def test_probes_that_cannot_be(model_folder, task_files, probe_section, relevance_section, says):
+def test_invalid_probes(model_folder, task_files, probe_section, relevance_section, says):
     settings = raw(model_folder, task_files, relevance=relevance_section)
     settings["task"] = settings["task"] | {"probes": [probe_section]}
     with pytest.raises(UserError, match=says):
         check(settings)
 
 
-def test_a_metric_that_a_probe_does_not_have(model_folder, task_files, tmp_path):
+def test_a_metric_that_is_not_defined_for_a_probe(model_folder, task_files, tmp_path):
     rows = [json.dumps({"text": t, "label": len(t)}) for t, _ in labelled_rows(60)]
     (tmp_path / "n.jsonl").write_text("\n".join(rows))
     settings = raw(model_folder, task_files, relevance={"metric": "f1"})
@@ -289,7 +290,7 @@ def test_a_metric_that_a_probe_does_not_have(model_folder, task_files, tmp_path)
         ("s.csv", "layer,probe,score\n1,a,nan\n", "line 2: the score is nan"),
         ("s.csv", "layer,probe,score\n1,a,0.5\n3,a,0.5\n", "lacks layer 2"),
         ("s.csv", "layer,probe,score\n0,a,0.5\n1,a,0.5\n", "layer 0 of probe"),
-        ("s.csv", "layer,probe,score\n1,a,0.5\n1,a,0.6\n", "there twice"),
+        ("s.csv", "layer,probe,score\n1,a,0.5\n1,a,0.6\n", "appears twice"),
         ("s.csv", "layer,probe,score\n400000000,a,0.5\n", "layer 400000000 of probe"),
         ("s.csv", "layer,probe,score\n1,,0.5\n", "of probe ''"),
         ("s.csv", "layer,probe,score\n1,a,1e308\n", "the score is 1e"),
@@ -353,7 +354,7 @@ def test_parts_of_a_scores_file_must_fit(tmp_path, part, says):
 
 
 @pytest.mark.parametrize("seed", [-1, "x", [1], None])
-def test_a_seed_that_is_none_is_zero(seed):
+def test_an_invalid_seed_is_replaced_by_zero(seed):
     probes = {"a": ProbeResult(scores=(0.1,), weight=1)}
     assert Evidence.from_scores(ProbeScores(task="t", layers=1, probes=probes, provenance={"seed": seed})).seed == 0
 

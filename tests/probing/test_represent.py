@@ -12,8 +12,8 @@ from probescale.errors import UserError
 from probescale.models.batching import batches_by_tokens
 from probescale.models.loading import load_as_saved
 from probescale.probing.cache import Store
-from probescale.probing.represent import Request, represent
-from probescale.probing.views import separator, tokenise
+from probescale.probing.represent import PassSettings, Request, represent
+from probescale.probing.views import find_separator, tokenize_with_views
 from probescale.tasks.data import Examples, TaggedSentences
 
 ROWS = labelled_rows(24, seed=3)
@@ -28,38 +28,38 @@ def loaded(request, model_folder):
     return load_as_saved(str(model_folder(request.param)))
 
 
-def features_of(loaded, data, pooling, batch_tokens=300, **options):
+def compute_features(loaded, data, pooling, batch_tokens=300, **options):
     """Every site of one request as arrays, in the order of the data."""
     with Store.open(keep=False) as store:
-        found = represent(loaded, [Request(data, pooling)], store, batch_tokens=batch_tokens, **options)[0]
-        return {site: found.load(site, np.arange(len(found))) for site in found.widths}
+        settings = PassSettings(batch_tokens=batch_tokens, **options)
+        features = represent(loaded, [Request(data, pooling)], store, settings)[0]
+        return {site: features.load(site, np.arange(len(features))) for site in features.widths}
 
 
-def layers_of(loaded, data, pooling, batch_tokens=300, **options):
-    found = features_of(loaded, data, pooling, batch_tokens, **options)
-    return np.stack([found[f"layer-{layer:03d}"] for layer in range(1, LAYERS + 1)])
+def compute_layers(loaded, data, pooling, batch_tokens=300, **options):
+    features = compute_features(loaded, data, pooling, batch_tokens, **options)
+    return np.stack([features[f"layer-{layer:03d}"] for layer in range(1, LAYERS + 1)])
 
 
 POOLINGS = ("cls", "mean", "max", "last", "sep")
 
 
-def all_features(loaded, data, poolings, batch_tokens):
+def compute_all_features(loaded, data, poolings, batch_tokens):
     """{(pooling, site): rows} from one pass."""
     requests = [Request(data, pooling) for pooling in poolings]
-    sizes = {"max_length": 64, "granularity": ("sublayer", "head")}
+    settings = PassSettings(max_length=64, batch_tokens=batch_tokens, granularity=("sublayer", "head"))
     with Store.open(keep=False) as store:
-        found = represent(loaded, requests, store, batch_tokens=batch_tokens, **sizes)
-        loads = zip(poolings, found, strict=True)
-        return {(p, site): one.load(site, np.arange(len(one))) for p, one in loads for site in one.widths}
+        pooled = zip(poolings, represent(loaded, requests, store, settings), strict=True)
+        return {(p, site): rows.load(site, np.arange(len(rows))) for p, rows in pooled for site in rows.widths}
 
 
 def test_neither_batch_size_nor_order_changes_a_feature(loaded):
-    whole = all_features(loaded, PAIRS, POOLINGS, batch_tokens=100_000)
-    alone = all_features(loaded, PAIRS, POOLINGS, batch_tokens=1)
+    together = compute_all_features(loaded, PAIRS, POOLINGS, batch_tokens=100_000)
+    alone = compute_all_features(loaded, PAIRS, POOLINGS, batch_tokens=1)
     order = np.random.default_rng(0).permutation(24)
-    shuffled = all_features(loaded, PAIRS.take(order.tolist()), POOLINGS, batch_tokens=300)
-    assert len(whole) == len(POOLINGS) * (1 + 4 * LAYERS)
-    for key, rows in whole.items():
+    shuffled = compute_all_features(loaded, PAIRS.take(order.tolist()), POOLINGS, batch_tokens=300)
+    assert len(together) == len(POOLINGS) * (1 + 4 * LAYERS)
+    for key, rows in together.items():
         np.testing.assert_allclose(alone[key], rows, rtol=1e-5, atol=1e-5)
         np.testing.assert_allclose(shuffled[key], rows[order], rtol=1e-5, atol=1e-5)
 
@@ -67,19 +67,21 @@ def test_neither_batch_size_nor_order_changes_a_feature(loaded):
 def test_neither_batch_size_nor_order_changes_a_word(loaded):
     words = tuple(tuple(text.split()[: 3 + i % 9]) for i, (text, _) in enumerate(ROWS))  # none is cut
     data = TaggedSentences(words, tuple((0,) * len(w) for w in words), ("a", "b"))
-    whole = all_features(loaded, data, ("token", "token_mean"), batch_tokens=100_000)
-    alone = all_features(loaded, data, ("token", "token_mean"), batch_tokens=1)
-    turned = all_features(loaded, data.take(range(23, -1, -1)), ("token", "token_mean"), batch_tokens=300)
+    together = compute_all_features(loaded, data, ("token", "token_mean"), batch_tokens=100_000)
+    alone = compute_all_features(loaded, data, ("token", "token_mean"), batch_tokens=1)
+    reversed_order = compute_all_features(
+        loaded, data.take(range(23, -1, -1)), ("token", "token_mean"), batch_tokens=300
+    )
     ends = np.cumsum([len(w) for w in words])
     rows = np.concatenate([np.arange(end - len(w), end) for w, end in list(zip(words, ends, strict=True))[::-1]])
-    for key, states in whole.items():
+    for key, states in together.items():
         np.testing.assert_allclose(alone[key], states, rtol=1e-5, atol=1e-5)
-        np.testing.assert_allclose(turned[key], states[rows], rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(reversed_order[key], states[rows], rtol=1e-5, atol=1e-5)
 
 
 def test_states_are_the_blocks_own_outputs(loaded):
     """One sentence at a time, without the hooks; T5's last layer must not have the final norm."""
-    found = features_of(loaded, SINGLE, "mean", max_length=64)
+    found = compute_features(loaded, SINGLE, "mean", max_length=64)
     batch = loaded.tokenizer(SINGLE.texts[0], return_tensors="pt")
     with torch.no_grad():
         states = loaded.model.base_model(**batch, output_hidden_states=True).hidden_states
@@ -91,8 +93,8 @@ def test_states_are_the_blocks_own_outputs(loaded):
     assert np.allclose(found[f"layer-{LAYERS:03d}"][0], last, rtol=1e-4, atol=1e-5) != normed
 
 
-def test_sublayers_are_what_is_added_and_heads_make_up_the_attention(loaded):
-    found = features_of(loaded, SINGLE, "cls", granularity=("sublayer", "head"), max_length=64)
+def test_sublayers_add_up_to_the_layer_and_heads_to_the_attention(loaded):
+    found = compute_features(loaded, SINGLE, "cls", granularity=("sublayer", "head"), max_length=64)
     block = loaded.family.layers(loaded.model)[1]
     projection = block.get_submodule(loaded.family.stack.attention_output)
     with torch.no_grad():
@@ -103,23 +105,23 @@ def test_sublayers_are_what_is_added_and_heads_make_up_the_attention(loaded):
         np.testing.assert_allclose(total, found["layer-002"], rtol=1e-4, atol=1e-4)
 
 
-def test_poolings_are_what_they_say(loaded):
+def test_poolings_match_their_definitions(loaded):
     batch = loaded.tokenizer(SINGLE.texts[0], return_tensors="pt")
     with torch.no_grad():
         states = loaded.model.base_model(**batch, output_hidden_states=True).hidden_states[1][0].numpy()
     expected = {"cls": states[0], "last": states[-1], "mean": states.mean(0), "max": states.max(0)}
     for pooling, state in expected.items():
-        found = features_of(loaded, SINGLE, pooling, max_length=64)["layer-001"][0]
+        found = compute_features(loaded, SINGLE, pooling, max_length=64)["layer-001"][0]
         np.testing.assert_allclose(found, state, rtol=1e-4, atol=1e-5)
 
 
-def view_of(loaded, data, pooling, max_length=64):
-    return tokenise(loaded.tokenizer, data, [(data, pooling)], max_length)[1][0]
+def make_view(loaded, data, pooling, max_length=64):
+    return tokenize_with_views(loaded.tokenizer, data, [(data, pooling)], max_length)[1][0]
 
 
 def test_sep_is_the_token_between_the_texts(loaded):
     special = {loaded.tokenizer.sep_token_id, loaded.tokenizer.eos_token_id} - {None}
-    view = view_of(loaded, PAIRS, "sep")
+    view = make_view(loaded, PAIRS, "sep")
     assert len(view) == 24
     for row, position in enumerate(view.starts):
         encoded = loaded.tokenizer(*PAIRS.inputs[row], truncation=True, max_length=64)
@@ -133,58 +135,58 @@ def test_a_text_that_spells_the_separator_does_not_move_it(model_folder):
     loaded = load_as_saved(str(model_folder("bert")))
     data = Examples(("good [SEP] film",), ("the plot was dull",), (0,), ("a", "b"))
     parts = loaded.tokenizer(data.texts[0], "the plot was dull").sequence_ids(0)
-    view = view_of(loaded, data, "sep")
-    assert view.starts.tolist() == [separator(parts)]
+    view = make_view(loaded, data, "sep")
+    assert view.starts.tolist() == [find_separator(parts)]
     assert parts[view.starts[0] + 1] == 1
 
 
-def test_words_are_found_at_their_pieces(loaded):
-    first, whole = view_of(loaded, TAGGED, "token"), view_of(loaded, TAGGED, "token_mean")
+def test_words_are_aligned_with_their_tokens(loaded):
+    first, all_tokens = make_view(loaded, TAGGED, "token"), make_view(loaded, TAGGED, "token_mean")
     assert first.inputs.tolist() == [0] * 7 + [1]
     assert first.words.tolist() == [*range(7), 0]
     encoded, text = loaded.tokenizer(" ".join(WORDS)), " ".join(WORDS)
     for row, word in enumerate(WORDS):
         assert text[encoded.token_to_chars(int(first.starts[row])).start :].lstrip().startswith(word)
-        begin = encoded.token_to_chars(int(whole.starts[row])).start
-        end = encoded.token_to_chars(int(whole.ends[row]) - 1).end
-        assert text[begin:end].strip() == word, "all pieces of the word, and nothing else"
+        begin = encoded.token_to_chars(int(all_tokens.starts[row])).start
+        end = encoded.token_to_chars(int(all_tokens.ends[row]) - 1).end
+        assert text[begin:end].strip() == word, "all tokens of the word, and nothing else"
     assert (first.ends - first.starts == 1).all()
-    assert (whole.ends - whole.starts).max() > 1
+    assert (all_tokens.ends - all_tokens.starts).max() > 1
 
 
 def test_words_without_a_tag_are_not_kept(loaded):
     data = TaggedSentences((WORDS,), ((0, -1, -1, 1, -1, -1, 0),), ("a", "b"))
-    view = view_of(loaded, data, "token")
+    view = make_view(loaded, data, "token")
     assert view.words.tolist() == [0, 3, 6]
-    some, everything = layers_of(loaded, data, "token"), layers_of(loaded, TAGGED, "token")
+    some, everything = compute_layers(loaded, data, "token"), compute_layers(loaded, TAGGED, "token")
     assert some.shape == (LAYERS, 3, 32)
     np.testing.assert_allclose(some, everything[:, [0, 3, 6]], rtol=1e-5, atol=1e-5)
 
 
-def test_a_piece_that_is_only_a_blank_is_not_taken_for_the_word(model_folder):
-    """Unigram tokenizers may split the blank before a word from the word."""
+def test_a_token_that_is_only_a_space_is_not_used_for_the_word(model_folder):
+    """Unigram tokenizers may split the space before a word from the word."""
     loaded = load_as_saved(str(model_folder("t5")))
-    words = ("Zyx", "film", "Qqq")  # capitals are not in the vocabulary, so the blank stands alone
-    view = view_of(loaded, TaggedSentences((words,), ((0, 1, 0),), ("a", "b")), "token")
+    words = ("Zyx", "film", "Qqq")  # capitals are not in the vocabulary, so the space is a token of its own
+    view = make_view(loaded, TaggedSentences((words,), ((0, 1, 0),), ("a", "b")), "token")
     tokens = loaded.tokenizer(" ".join(words)).tokens(0)
-    pieces = [tokens[position] for position in view.starts]
-    assert len(pieces) == 3
-    assert all(piece.strip("▁") for piece in pieces), pieces
+    first_tokens = [tokens[position] for position in view.starts]
+    assert len(first_tokens) == 3
+    assert all(token.strip("▁") for token in first_tokens), first_tokens
 
 
 def test_words_beyond_the_length_limit_are_left_out(loaded):
     data = TaggedSentences((("good",) * 40,), ((0,) * 40,), ("a", "b"))
-    kept = len(view_of(loaded, data, "token", max_length=8))
+    kept = len(make_view(loaded, data, "token", max_length=8))
     assert 0 < kept < 9
-    assert layers_of(loaded, data, "token", max_length=8).shape == (LAYERS, kept, 32)
+    assert compute_layers(loaded, data, "token", max_length=8).shape == (LAYERS, kept, 32)
 
 
 @pytest.mark.parametrize("pooling", ["cls", "last", "mean", "max"])
 def test_left_padding_gives_the_same_features(model_folder, pooling):
     loaded = load_as_saved(str(model_folder("t5")))  # relative positions: padding side must not matter
-    right = layers_of(loaded, SINGLE, pooling, 100_000)
+    right = compute_layers(loaded, SINGLE, pooling, 100_000)
     loaded.tokenizer.padding_side = "left"
-    left = layers_of(loaded, SINGLE, pooling, 100_000)
+    left = compute_layers(loaded, SINGLE, pooling, 100_000)
     np.testing.assert_allclose(left, right, rtol=1e-5, atol=1e-5)
 
 
@@ -194,10 +196,10 @@ def test_requests_on_the_same_inputs_share_one_pass(loaded, tmp_path):
     relabelled = Examples(SINGLE.texts, None, (1, 0) * 12, ("x", "y"))
     requests = [Request(SINGLE, "cls"), Request(SINGLE, "mean"), Request(relabelled, "cls")]
     with Store.open(keep=False) as store:
-        one, two, three = represent(loaded, requests, store, batch_tokens=100_000)
+        cls, mean, relabelled_cls = represent(loaded, requests, store, PassSettings(batch_tokens=100_000))
         assert len(passes) == 1
-        assert one.folder == three.folder != two.folder
-        represent(loaded, [Request(SINGLE, "max")], store, batch_tokens=100_000)
+        assert cls.folder == relabelled_cls.folder != mean.folder
+        represent(loaded, [Request(SINGLE, "max")], store, PassSettings(batch_tokens=100_000))
     handle.remove()
     assert len(passes) == 2
 
@@ -210,16 +212,16 @@ def test_batches_hold_every_input_once_and_keep_the_limit():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_states_that_are_no_numbers_are_named_with_layer_and_example(loaded, value):
+def test_non_finite_states_are_reported_with_layer_and_example(loaded, value):
     block = loaded.family.layers(loaded.model)[2]
-    handle = block.register_forward_hook(lambda _block, _inputs, output: _spoilt(output, value))
+    handle = block.register_forward_hook(lambda _block, _inputs, output: _spoil(output, value))
     with pytest.raises(UserError, match="layer-003 are not finite numbers for example 24"):
-        features_of(loaded, replace(SINGLE, texts=(*SINGLE.texts[:-1], "so")), "mean", batch_tokens=1)
+        compute_features(loaded, replace(SINGLE, texts=(*SINGLE.texts[:-1], "so")), "mean", batch_tokens=1)
     handle.remove()
 
 
-def _spoilt(output, value: float):
-    """What a block puts out, spoilt for texts of few tokens."""
+def _spoil(output, value: float):
+    """The output of a block, with `value` everywhere for texts of few tokens."""
     state = output[0] if isinstance(output, tuple) else output
     state = torch.where(torch.tensor(state.shape[1] < 5), torch.full_like(state, value), state)
     return (state, *output[1:]) if isinstance(output, tuple) else state

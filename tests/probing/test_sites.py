@@ -14,7 +14,7 @@ from probescale.models.family import Family
 from probescale.models.loading import LoadedModel, compute_fingerprint
 from probescale.models.proof.reference import example_inputs
 from probescale.models.proof.twin import build_twin, build_twin_tokenizer
-from probescale.probing.sites import sites_of, states_at
+from probescale.probing.sites import hook_sites, list_sites
 
 
 def loaded_twin(model_type: str) -> LoadedModel:
@@ -28,22 +28,22 @@ def loaded_twin(model_type: str) -> LoadedModel:
 @pytest.mark.parametrize("name", sorted(FAMILIES))
 def test_every_site_of_every_family_is_passed_once_with_its_width(name):
     loaded = loaded_twin(FAMILIES[name].model_types[0])
-    sites = sites_of(loaded, ("layer", "sublayer", "head"))
+    sites = list_sites(loaded, ("layer", "sublayer", "head"))
     assert len(sites) == 1 + 4 * 4  # embeddings; of four layers the output, attention, feed-forward part, heads
     seen: dict[int, list[torch.Tensor]] = {}
     inputs = example_inputs(loaded.model, loaded.family)
-    with torch.no_grad(), states_at(sites, lambda site, state: seen.setdefault(site, []).append(state)):
+    with torch.no_grad(), hook_sites(sites, lambda site, state: seen.setdefault(site, []).append(state)):
         loaded.model(**inputs)
     assert sorted(seen) == list(range(len(sites)))
     for number, site in enumerate(sites):
         (state,) = seen[number]
         assert state.shape == (*inputs["input_ids"].shape, site.width)
     layers = [seen[number][0] for number, site in enumerate(sites) if site.part == "layer"]
-    assert all(not torch.equal(one, two) for one, two in itertools.pairwise(layers))
+    assert all(not torch.equal(lower, upper) for lower, upper in itertools.pairwise(layers))
 
 
-def test_parts_of_a_layer_that_nobody_described():
+def test_parts_of_a_layer_that_are_not_described():
     loaded = loaded_twin("bloom")
-    assert len(sites_of(loaded, ("layer",))) == 5
-    with pytest.raises(UserError, match="nobody has described"):
-        sites_of(loaded, ("layer", "head"))
+    assert len(list_sites(loaded, ("layer",))) == 5
+    with pytest.raises(UserError, match=r"parts in a layer of .* are not described"):
+        list_sites(loaded, ("layer", "head"))

@@ -15,7 +15,7 @@ from probescale.models.subsets import Subset
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.workbench import Workbench
 from probescale.probing.scores import ProbeScores
-from probescale.probing.stitched import Prober
+from probescale.probing.subnetwork_prober import SubnetworkProber
 from probescale.selection.evidence import Evidence
 from probescale.utils.files import Record
 from probescale.utils.progress import console
@@ -78,7 +78,7 @@ def rank_allocations(bench: Workbench, scores: ProbeScores) -> Allocations:
             hint="choose a larger budget, or a smaller model",
         )
     fitting = [pair for pair in fitting if not any(_dominates(other, pair) for other in fitting)]
-    prober = Prober(bench.loaded, bench.task, bench.config)
+    prober = SubnetworkProber(bench.loaded, bench.task, bench.config)
     knows = prober.score(list({kept for _, kept in fitting}))
     reference = sorted((kept for _, kept in fitting), key=len)[len(fitting) // 2]
     losses = {part: _information_lost(bench, part, reference) for part in _single_parts(way for way, _ in fitting)}
@@ -124,5 +124,5 @@ def _information_lost(bench: Workbench, shrink: ShrinkPlan, kept: Subset) -> flo
     cut = keep_layers(bench.loaded, kept)
     every = tuple(range(1, len(kept) + 1))
     models = (cut, bench.shrinker.shrink(cut, kept, shrink))
-    before, after = (Prober(model, bench.task, bench.config).score([every])[every] for model in models)
+    before, after = (SubnetworkProber(model, bench.task, bench.config).score([every])[every] for model in models)
     return max(before - after, 0.0)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from probescale.models.subsets import all_contiguous_blocks
 from probescale.pipeline.workbench import Workbench
-from probescale.probing.flow import flow
+from probescale.probing.flow import measure_flow
 from probescale.probing.probe import probe
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
-from probescale.probing.stitched import Prober
+from probescale.probing.subnetwork_prober import SubnetworkProber
 from probescale.selection.search import beam_search, beam_width, enumerate_subsets
 from probescale.selection.strategies import STRATEGIES, Reads
 from probescale.tasks.sampling import sample
@@ -39,19 +39,19 @@ def collect_evidence(scores: ProbeScores, bench: Workbench) -> ProbeScores:
     if "flow" in needs and scores.flow is None:
         texts = sample(bench.task.train, FLOW_TEXTS, bench.config.seed)
         length, batch = bench.config.model.max_length, bench.config.probing.batch_tokens
-        measured = flow(bench.loaded, texts, max_length=length, batch_tokens=batch)
+        measured = measure_flow(bench.loaded, texts, max_length=length, batch_tokens=batch)
         scores = scores.model_copy(update={"flow": measured})
     if needs & SUBNETWORKS and scores.subnetworks is None:
         scores = scores.model_copy(update={"subnetworks": _probe_subnetworks(bench, needs).scores()})
     return scores
 
 
-def _probe_subnetworks(bench: Workbench, needs: set[Reads]) -> Prober:
+def _probe_subnetworks(bench: Workbench, needs: set[Reads]) -> SubnetworkProber:
     """Probe the subnetworks that the strategies choose among, wired as they are after the cut."""
     loaded, passes = bench.loaded, bench.config.selection.passes
     layers, most = loaded.layers, bench.most_layers()
     structure = bench.structure.with_kept(loaded.family.fixed(loaded.model.config))
-    prober = Prober(loaded, bench.task, bench.config)
+    prober = SubnetworkProber(loaded, bench.task, bench.config)
     if "blocks" in needs:
         prober.score(all_contiguous_blocks(layers, layers, structure.keep))
     if "all subsets" in needs:

@@ -13,7 +13,7 @@ from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
 from probescale.pipeline.workbench import Workbench, prepare
 from probescale.probing.scores import ProbeScores
-from probescale.probing.stitched import Prober
+from probescale.probing.subnetwork_prober import SubnetworkProber
 from probescale.recovery.result import EvaluatedModel
 from probescale.recovery.smallest import SearchStep, SmallestSearch
 from probescale.selection.bracket import find_smallest
@@ -152,9 +152,9 @@ def _points(bench: Workbench, candidates: dict[int, Selection], scores: ProbeSco
     """Parameters of every candidate and the accuracy of probes at its end: known from the selection, or measured."""
     probed = scores.subnetworks
     accuracy = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
-    prober = Prober(bench.loaded, bench.task, bench.config)
+    prober = SubnetworkProber(bench.loaded, bench.task, bench.config)
     prober.score([candidate.kept for candidate in candidates.values() if candidate.kept not in accuracy])
-    accuracy |= {subset: result.accuracy for subset, result in prober.found.items()}
+    accuracy |= {subset: result.accuracy for subset, result in prober.results.items()}
     return {k: (float(candidate.params or 0), accuracy[candidate.kept]) for k, candidate in candidates.items()}
 
 

@@ -1,1 +1,1 @@
-"""One pass over the model -> pooled states per layer -> a probe per layer -> scores -> relevance."""
+"""How much each layer knows: one forward pass, pooled states, a probe per layer, scores, relevance."""

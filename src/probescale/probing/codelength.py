@@ -1,7 +1,7 @@
-"""Online (prequential) code length: how many bits tell a receiver the labels, if both retrain the probe as they go.
+"""Online (prequential) code length: bits needed to transmit the labels with a probe that is retrained on the way.
 
-Voita & Titov (2020). The first rows are sent at log2 K bits each; then a probe trained on all rows so far codes the
-next as many again, doubling until the end. A probe that learns fast from few rows needs few bits.
+Voita & Titov (2020). The first block of rows costs log2 K bits per row. Then a probe trained on all rows so far encodes
+the next block, which doubles the number of known rows. A probe that learns from few rows needs few bits.
 """
 
 from __future__ import annotations
@@ -13,32 +13,32 @@ import numpy as np
 
 from probescale.probing.targets import ProbeLabels
 
-FIRST_ROWS = 32  # sent without a probe, at least
+FIRST_ROWS = 32  # smallest first block, which is encoded without a probe
 
 Logits = Callable[[np.ndarray], np.ndarray]
 Train = Callable[[np.ndarray, ProbeLabels], Logits]
 
 
 def online_code_length(train: Train, features: np.ndarray, target: ProbeLabels) -> float:
-    """Bits for all labels. `train` gives a probe for the first rows; rows are in random order."""
-    ends = blocks(len(target))
+    """Bits for all labels. `train` fits a probe on the first rows; rows must be in random order."""
+    ends = block_ends(len(target))
     bits = uniform_code_length(target[: ends[0]])
     for known, end in pairwise(ends):
         probe = train(features[:known], target[:known])
-        bits += float(target[known:end].surprise(probe(features[known:end]), trained_on=known).sum())
+        bits += float(target[known:end].surprisal(probe(features[known:end]), trained_on=known).sum())
     return bits
 
 
 def uniform_code_length(target: ProbeLabels) -> float:
-    """N log2 K; of several labels a row, one bit each."""
+    """Bits for all labels without a probe: N log2 K; with several labels per row, one bit per label."""
     per_row = len(target.names) if target.kind == "multi" else np.log2(len(target.names))
     return float(len(target) * per_row)
 
 
-def blocks(rows: int) -> list[int]:
-    """Where the blocks end.
+def block_ends(rows: int) -> list[int]:
+    """Number of rows up to the end of each block.
 
-    >>> blocks(1000)
+    >>> block_ends(1000)
     [62, 125, 250, 500, 1000]
     """
     ends = [rows]

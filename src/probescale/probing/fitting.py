@@ -1,4 +1,4 @@
-"""The probes of one property at every site, side by side, and what each of them shows."""
+"""Train and score the probes of one property at every site, in parallel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -15,7 +15,7 @@ from probescale.config import ProbingConfig
 from probescale.errors import lookup
 from probescale.probing.cache import Features
 from probescale.probing.codelength import online_code_length, uniform_code_length
-from probescale.probing.controls import bag_of_words, control_target, majority
+from probescale.probing.controls import draw_control_labels, predict_bag_of_words, predict_majority
 from probescale.probing.measures import BootstrapEstimate, HeldOutPredictions, Resampling, measure
 from probescale.probing.parts import Parts
 from probescale.probing.probes import PROBES, FittedProbe
@@ -25,23 +25,25 @@ from probescale.probing.targets import ProbeLabels
 from probescale.tasks.spans import is_spans
 from probescale.utils.progress import progress
 
-MOST_MEMORY = 120e6  # bytes of features held at once, unless one site alone has more
+MOST_MEMORY = 120e6  # bytes of features held at once, unless a single site has more
 
 
 @dataclass(frozen=True)
-class Rows:
-    """What is asked of the features: labels, where they come from, which part they are in."""
+class LabelledRows:
+    """The labels of one property for every row of the features, and how the rows are split."""
 
+    name: str  # of the property
     target: ProbeLabels
-    texts: Sequence[tuple[str, ...]]  # what each row was read from: a text, two texts, or a word
+    texts: Sequence[tuple[str, ...]]  # the source of each row: a text, a pair of texts, or a word
     groups: np.ndarray  # (rows,) rows of one sentence have the same number
     parts: Parts
     pooling: str
+    seed: int  # of the split, the control task and the bootstrap
 
 
 @dataclass(frozen=True)
 class SiteScores:
-    """One probe: its measures on the held-out rows, and how its training ended."""
+    """One probe: its measures on the held-out rows, and whether its training converged."""
 
     measures: dict[str, BootstrapEstimate]
     penalty: float
@@ -54,8 +56,8 @@ class SiteScores:
 class PropertyScores:
     """All probes of a property on one draw of the data."""
 
-    sites: dict[str, SiteScores]  # by site; heads are heads-003.07
-    floors: dict[str, float]  # accuracy without any layer
+    sites: dict[str, SiteScores]  # by site; heads are heads-003.007
+    baselines: dict[str, float]  # accuracy without any layer
     pooling: str
     kind: str
     classes: int
@@ -65,49 +67,43 @@ class PropertyScores:
 
 
 def score_property(
-    rows: Rows,
-    features: Features,
-    sites: Sequence[Site],
-    heads: int,
-    config: ProbingConfig,
-    seed: int,
-    name: str,
-    *,
-    floors: bool = True,
+    rows: LabelledRows, features: Features, sites: Sequence[Site], config: ProbingConfig, *, baselines: bool = True
 ) -> PropertyScores:
-    """A probe per site, all on the same parts; and what is known without any layer, unless nobody asks for it.
+    """Scores of one probe per site, all on the same parts; with `baselines`, also of predictions from texts alone.
 
-    Sites run side by side, each on one BLAS thread: many short matrix products cost far more in hand-over between
-    threads than they gain. How many at once is limited by memory, so that it does not grow with the data.
+    Sites are probed in parallel, each on one BLAS thread: the matrix products are short, and handing them over between
+    threads costs more than it gains. Memory limits the number of workers, so that it does not grow with the data.
     """
     order = rows.parts.order
     target = rows.target[order]
     texts = [rows.texts[row] for row in order]
-    control = control_target(target, ["\n".join(text) for text in texts], seed) if config.selectivity else None
+    control = (
+        draw_control_labels(target, ["\n".join(text) for text in texts], rows.seed) if config.selectivity else None
+    )
     held_out = rows.parts.slices[2]
-    resampling = Resampling(rows.groups[order][held_out], seed)
-    jobs = list(_jobs(sites, heads))
-    run = partial(_score_site, features, order, target, control, rows.parts.slices, config, resampling)
+    resampling = Resampling(rows.groups[order][held_out], rows.seed)
+    jobs = list(_list_jobs(sites))
+    scorer = _SiteScorer(features, order, target, control, rows.parts.slices, config, resampling)
     largest = max(site.width for site in sites) * len(order) * 4
     workers = int(np.clip(MOST_MEMORY // largest, 1, os.cpu_count() or 1))
-    found: dict[str, SiteScores] = {}
+    scores: dict[str, SiteScores] = {}
     with (
         threadpool_limits(1),
         ThreadPoolExecutor(workers) as threads,
-        progress(f"probes: {name}", len(jobs)) as advance,
+        progress(f"probes: {rows.name}", len(jobs)) as advance,
     ):
-        futures = [threads.submit(run, site, columns) for _, site, columns in jobs]
+        futures = [threads.submit(scorer.score, job.site, job.columns) for job in jobs]
         try:
-            for (label, _, _), future in zip(jobs, futures, strict=True):
-                found[label] = future.result()
+            for job, future in zip(jobs, futures, strict=True):
+                scores[job.name] = future.result()
                 advance(1)
         finally:
-            for future in futures:  # who stops does not wait for sites that have not begun
+            for future in futures:  # after an interrupt, do not wait for sites that have not started
                 future.cancel()
-        known = _floors(target, texts, rows.parts, resampling) if floors else {}
+        text_only = _score_baselines(target, texts, rows.parts, resampling) if baselines else {}
     return PropertyScores(
-        sites=found,
-        floors=known,
+        sites=scores,
+        baselines=text_only,
         pooling=rows.pooling,
         kind=target.kind,
         classes=len(target.names),
@@ -117,77 +113,93 @@ def score_property(
     )
 
 
-def _jobs(sites: Sequence[Site], heads: int) -> Iterator[tuple[str, str, slice]]:
-    """(label, site, columns): a head is a part of the columns."""
+class _Job(NamedTuple):
+    """One probe to train: the name of its scores, and the states that it reads."""
+
+    name: str
+    site: str
+    columns: slice
+
+
+def _list_jobs(sites: Sequence[Site]) -> Iterator[_Job]:
+    """One job per site; a site of several heads has one job per head, on its share of the columns."""
     for site in sites:
         if site.part == "heads":
-            size = site.width // heads
-            for head in range(heads):
-                yield f"{site.name}.{head + 1:03d}", site.name, slice(head * size, (head + 1) * size)
+            size = site.width // site.heads
+            for head in range(site.heads):
+                yield _Job(f"{site.name}.{head + 1:03d}", site.name, slice(head * size, (head + 1) * size))
         else:
-            yield site.name, site.name, slice(None)
+            yield _Job(site.name, site.name, slice(None))
 
 
-def _score_site(
-    features: Features,
-    order: np.ndarray,
-    target: ProbeLabels,
-    control: ProbeLabels | None,
-    parts: tuple[slice, slice, slice],
-    config: ProbingConfig,
-    resampling: Resampling,
-    site: str,
-    columns: slice,
-) -> SiteScores:
-    rows = features.load(site, order, columns)
-    _, judge, held_out = parts
-    train = slice(0, judge.stop)
-    standardise(rows, train)
-    probe, again = _train(rows, target, parts, config)
-    logits = probe(rows[held_out])
-    truth = target[held_out]
-    prior = target[train].prior(len(truth))
-    if target.kind == "number":
-        saved = (truth.values - prior[:, 0]) ** 2 - (truth.values - logits[:, 0]) ** 2
-    else:
-        saved = truth.surprise(prior, judge.stop) - truth.surprise(logits, judge.stop)
-    held = None
-    if control is not None:
-        other, _ = _train(rows, control, parts, config)
-        held = (control[held_out], control.predicted(other(rows[held_out])))
-    found = measure(HeldOutPredictions(truth, target.predicted(logits), saved, held), resampling)
-    if config.code_length and target.kind != "number":
-        # The penalty is known to the sender alone: naming it costs log2 of how many there are.
-        bits = online_code_length(again, rows[train], target[train]) + float(np.log2(len(config.penalties)))
-        found["code_length"] = BootstrapEstimate(bits, bits, bits)
-        ratio = uniform_code_length(target[train]) / bits
-        found["compression"] = BootstrapEstimate(ratio, ratio, ratio)
-    return SiteScores(found, probe.penalty, probe.steps, probe.gap, probe.converged)
+@dataclass(frozen=True)
+class _SiteScorer:
+    """Trains and scores the probe of any site; all sites share labels, parts and bootstrap draws."""
+
+    features: Features
+    order: np.ndarray  # rows part by part; targets are in this order
+    target: ProbeLabels
+    control: ProbeLabels | None
+    parts: tuple[slice, slice, slice]
+    config: ProbingConfig
+    resampling: Resampling
+
+    def score(self, site: str, columns: slice) -> SiteScores:
+        """The measures of a probe on these columns of a site's states."""
+        rows, target = self.features.load(site, self.order, columns), self.target
+        _, tuning, held_out = self.parts
+        train = slice(0, tuning.stop)
+        standardise(rows, train)
+        probe, retrain = _train(rows, target, self.parts, self.config)
+        logits = probe(rows[held_out])
+        truth = target[held_out]
+        prior = target[train].prior_logits(len(truth))
+        if target.kind == "number":
+            saved = (truth.values - prior[:, 0]) ** 2 - (truth.values - logits[:, 0]) ** 2
+        else:
+            saved = truth.surprisal(prior, tuning.stop) - truth.surprisal(logits, tuning.stop)
+        predictions = HeldOutPredictions(truth, target.predict(logits), saved, self._predict_control(rows))
+        measures = measure(predictions, self.resampling)
+        if self.config.code_length and target.kind != "number":
+            # Only the sender knows the penalty: transmitting it costs log2 of the number of penalties.
+            bits = online_code_length(retrain, rows[train], target[train]) + float(np.log2(len(self.config.penalties)))
+            measures["code_length"] = BootstrapEstimate(bits, bits, bits)
+            ratio = uniform_code_length(target[train]) / bits
+            measures["compression"] = BootstrapEstimate(ratio, ratio, ratio)
+        return SiteScores(measures, probe.penalty, probe.steps, probe.gap, probe.converged)
+
+    def _predict_control(self, rows: np.ndarray) -> tuple[ProbeLabels, np.ndarray] | None:
+        """Held-out labels of the control task, and a probe's predictions of them."""
+        if self.control is None:
+            return None
+        probe, _ = _train(rows, self.control, self.parts, self.config)
+        held_out = self.parts[2]
+        return self.control[held_out], self.control.predict(probe(rows[held_out]))
 
 
 def _train(
     rows: np.ndarray, target: ProbeLabels, parts: tuple[slice, slice, slice], config: ProbingConfig
 ) -> tuple[FittedProbe, Callable[[np.ndarray, ProbeLabels], FittedProbe]]:
-    """The probe with the penalty that the judge rows chose; and a function that trains it roughly on fewer rows."""
+    """The probe with the best penalty on the tuning rows; and a function that trains it roughly on fewer rows."""
     probe = lookup(PROBES, config.probe, field="probing.probe")()
-    fit, judge, _ = parts
-    train = slice(0, judge.stop)
-    best = probe.fit_path(rows[fit], target[fit], config.penalties, (rows[judge], target[judge]))
+    fit, tuning, _ = parts
+    train = slice(0, tuning.stop)
+    best = probe.fit_path(rows[fit], target[fit], config.penalties, (rows[tuning], target[tuning]))
     trained = probe.fit(rows[train], target[train], best.penalty, best)
-    return trained, lambda some, labels: probe.fit(some, labels, best.penalty, rough=True)
+    return trained, lambda features, labels: probe.fit(features, labels, best.penalty, rough=True)
 
 
-def _floors(
+def _score_baselines(
     target: ProbeLabels, texts: Sequence[tuple[str, ...]], parts: Parts, resampling: Resampling
 ) -> dict[str, float]:
-    """Accuracy (of numbers: R2) of answering without any state of the model."""
+    """Accuracy (for numbers: R2) of predictions that use no state of the model."""
     held_out = parts.slices[2]
-    answers = {
-        "majority": majority(target[: held_out.start], target[held_out]),
-        "bag of words": bag_of_words(texts, target, parts.slices),
+    predictions = {
+        "majority": predict_majority(target[: held_out.start], target[held_out]),
+        "bag of words": predict_bag_of_words(texts, target, parts.slices),
     }
-    nothing = np.zeros(len(target[held_out]))
+    nothing_saved = np.zeros(len(target[held_out]))
     return {
-        name: measure(HeldOutPredictions(target[held_out], guess, nothing), resampling)["accuracy"].value
-        for name, guess in answers.items()
+        name: measure(HeldOutPredictions(target[held_out], predicted, nothing_saved), resampling)["accuracy"].value
+        for name, predicted in predictions.items()
     }

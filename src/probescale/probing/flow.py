@@ -1,4 +1,4 @@
-"""How the stream of states turns on its way up: needs texts, but no labels."""
+"""Flow: how much each layer changes the direction of the hidden states. Needs texts, but no labels."""
 
 from __future__ import annotations
 
@@ -18,36 +18,37 @@ from probescale.tasks.data import Data
 from probescale.utils.progress import progress
 
 
-def flow(loaded: LoadedModel, texts: Data, *, max_length: int = 128, batch_tokens: int = 2048) -> Flow:
-    """One pass over the texts."""
+def measure_flow(loaded: LoadedModel, texts: Data, *, max_length: int = 128, batch_tokens: int = 2048) -> Flow:
+    """Influence of every layer and angles between all layers, from one forward pass over the texts."""
     tokens = tokenize(loaded.tokenizer, texts.texts, texts.pairs, max_length)
-    with progress("how states turn", len(tokens)) as advance:
+    with progress("change of states by layer", len(tokens)) as advance:
 
         def batches() -> Iterator[Mapping[str, Tensor]]:
             for batch, padded in padded_batches(loaded.tokenizer, tokens, batch_tokens):
                 yield padded
                 advance(len(batch))
 
-        return flow_of(loaded, batches())
+        return measure_flow_of_batches(loaded, batches())
 
 
 @torch.inference_mode()
-def flow_of(loaded: LoadedModel, batches: Iterable[Mapping[str, Tensor]]) -> Flow:
-    """The same for inputs that are tokenised and padded."""
+def measure_flow_of_batches(loaded: LoadedModel, batches: Iterable[Mapping[str, Tensor]]) -> Flow:
+    """The flow for inputs that are already tokenized and padded."""
     model, blocks = backbone(loaded.model), list(loaded.family.layers(loaded.model))
-    places = len(blocks) + 1
-    cosines, turns, texts, count = np.zeros((places, places)), np.zeros((places, places)), 0, 0
+    points = len(blocks) + 1  # the embeddings, and the output of every layer
+    cosines, half_turns = np.zeros((points, points)), np.zeros((points, points))  # sums over all tokens
+    texts, count = 0, 0
     for padded in batches:
         inputs = {name: tensor.to(model.device) for name, tensor in padded.items()}
-        wiring = record_calls(blocks, lambda inputs=inputs: model(**inputs, **without_cache(model)), outputs=True)
+        recorded = record_calls(blocks, lambda inputs=inputs: model(**inputs, **without_cache(model)), outputs=True)
         real = inputs["attention_mask"].bool()
-        states = [state[real].float() for state in (wiring.embedded, *wiring.outputs)]  # (tokens, hidden) each
+        states = [state[real].float() for state in (recorded.embedded, *recorded.outputs)]  # (tokens, hidden) each
         unit = torch.stack([torch.nn.functional.normalize(state, dim=-1) for state in states], 1)
-        cos = (unit @ unit.transpose(1, 2)).clamp(-1, 1)  # (tokens, places, places)
+        cos = (unit @ unit.transpose(1, 2)).clamp(-1, 1)  # (tokens, points, points)
         cosines += cos.sum(0).cpu().numpy()
-        turns += (torch.arccos(cos) / torch.pi).sum(0).cpu().numpy()
+        half_turns += (torch.arccos(cos) / torch.pi).sum(0).cpu().numpy()
         texts, count = texts + len(real), count + int(real.sum())
-    angles = turns / count
+    angles = half_turns / count
     np.fill_diagonal(angles, 0)
     return Flow(
         influence=tuple((1 - np.diagonal(cosines / count, offset=1)).tolist()),

@@ -1,6 +1,7 @@
-"""What a probe's answers on held-out rows say: each measure is a function of sums, so that resampling is one product.
+"""Accuracy, F1, information and selectivity on held-out rows, with bootstrap intervals.
 
-Rows of one sentence are drawn together: they are not independent.
+Each measure is a function of sums over rows, so that all bootstrap draws are one matrix product. Rows of one sentence
+are not independent and are drawn together.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import numpy as np
 from probescale.probing.targets import ProbeLabels
 from probescale.tasks.spans import count_spans, is_spans
 
-DRAWS = 1000
-KEPT_DRAWS = 100
+DRAWS = 1000  # of the bootstrap
+KEPT_DRAWS = 100  # written to the scores, to tell how certain a selection is
 
 
 @dataclass(frozen=True)
@@ -24,60 +25,64 @@ class BootstrapEstimate:
     value: float
     low: float
     high: float
-    drawn: tuple[float, ...] = ()  # what it is in the first draws, to see how sure a selection is
+    draws: tuple[float, ...] = ()  # the value in the first KEPT_DRAWS draws
 
 
 @dataclass(frozen=True)
 class HeldOutPredictions:
-    """A probe on the held-out rows."""
+    """What a probe predicts on the held-out rows."""
 
     truth: ProbeLabels
     predicted: np.ndarray
-    saved: np.ndarray  # (rows,) bits that the probe saves over knowing the shares alone; numbers: squared errors saved
-    control: tuple[ProbeLabels, np.ndarray] | None = None  # the control task's truth and its probe's predictions
+    saved: np.ndarray  # (rows,) bits saved compared with class frequencies alone; numbers: squared error saved
+    control: tuple[ProbeLabels, np.ndarray] | None = None  # true labels and predictions of the control task
 
 
 class Resampling:
-    """The same draws of the held-out sentences for every layer and measure."""
+    """Bootstrap draws of the held-out sentences, the same for every layer and measure."""
 
     def __init__(self, groups: np.ndarray, seed: int) -> None:
         _, self.unit = np.unique(groups, return_inverse=True)
         self.units = int(self.unit.max()) + 1
         rng = np.random.default_rng(seed)
-        self.weights = np.empty((DRAWS, self.units), np.uint16)  # how often each unit is drawn
+        self.weights = np.empty((DRAWS, self.units), np.uint16)  # how often each sentence is drawn
         for draw in self.weights:
             draw[:] = np.bincount(rng.integers(0, self.units, self.units), minlength=self.units)
 
     def estimate(self, rows: np.ndarray, value: Callable[[np.ndarray], np.ndarray]) -> BootstrapEstimate:
-        """rows (rows, sums) are added up, over all or over a draw, and given to `value`."""
+        """Estimate `value`, a function of the column sums of `rows` (rows, sums); each draw gives other sums."""
         sums = np.zeros((self.units, rows.shape[1]))
         np.add.at(sums, self.unit, rows)
-        parts = np.array_split(self.weights, max(1, self.weights.size // 2**20))  # as floats, a part at a time
-        drawn = value(np.concatenate([part.astype(np.float64) @ sums for part in parts]))
-        low, high = np.nanquantile(drawn, (0.025, 0.975))
-        return BootstrapEstimate(float(value(sums.sum(0))), float(low), float(high), tuple(drawn[:KEPT_DRAWS].tolist()))
+        parts = np.array_split(
+            self.weights, max(1, self.weights.size // 2**20)
+        )  # converted to floats in parts, to save memory
+        draws = value(np.concatenate([part.astype(np.float64) @ sums for part in parts]))
+        low, high = np.nanquantile(draws, (0.025, 0.975))
+        return BootstrapEstimate(float(value(sums.sum(0))), float(low), float(high), tuple(draws[:KEPT_DRAWS].tolist()))
 
 
-def measure(answers: HeldOutPredictions, resampling: Resampling) -> dict[str, BootstrapEstimate]:
-    """accuracy, f1, information and selectivity, as far as they are defined for the kind of target."""
-    truth, ones = answers.truth, np.ones(len(answers.truth))
-    hits = _hits(truth, answers.predicted)
-    found = {"accuracy": resampling.estimate(hits, _accuracy(truth))}
+def measure(predictions: HeldOutPredictions, resampling: Resampling) -> dict[str, BootstrapEstimate]:
+    """Estimates of accuracy, f1, information, selectivity and control, where the kind of label defines them."""
+    truth, ones = predictions.truth, np.ones(len(predictions.truth))
+    hits = _hits(truth, predictions.predicted)
+    measures = {"accuracy": resampling.estimate(hits, _accuracy(truth))}
     if truth.kind == "number":
-        errors = np.stack([(truth.values - answers.predicted) ** 2 + 1e-12, answers.saved], 1)  # never divide by 0
-        found["information"] = resampling.estimate(errors, lambda s: 0.5 * np.log2(1 + s[..., 1] / s[..., 0]))
+        errors = np.stack(
+            [(truth.values - predictions.predicted) ** 2 + 1e-12, predictions.saved], 1
+        )  # avoids division by 0
+        measures["information"] = resampling.estimate(errors, lambda s: 0.5 * np.log2(1 + s[..., 1] / s[..., 0]))
     else:
-        found["f1"] = resampling.estimate(*_f1(truth, answers.predicted, resampling))
-        bits = np.stack([answers.saved, ones], 1)
-        found["information"] = resampling.estimate(bits, _ratio)
-    if answers.control is not None:
-        control, width = _hits(*answers.control), hits.shape[1]
+        measures["f1"] = resampling.estimate(*_f1_sums(truth, predictions.predicted, resampling))
+        bits = np.stack([predictions.saved, ones], 1)
+        measures["information"] = resampling.estimate(bits, _ratio)
+    if predictions.control is not None:
+        control, width = _hits(*predictions.control), hits.shape[1]
         value = _accuracy(truth)
-        found["selectivity"] = resampling.estimate(
+        measures["selectivity"] = resampling.estimate(
             np.concatenate([hits, control], 1), lambda s: value(s[..., :width]) - value(s[..., width:])
         )
-        found["control"] = resampling.estimate(control, value)
-    return found
+        measures["control"] = resampling.estimate(control, value)
+    return measures
 
 
 def _ratio(sums: np.ndarray) -> np.ndarray:
@@ -85,7 +90,7 @@ def _ratio(sums: np.ndarray) -> np.ndarray:
 
 
 def _hits(truth: ProbeLabels, predicted: np.ndarray) -> np.ndarray:
-    """Sums that accuracy (of numbers: R2) is made of."""
+    """(rows, sums) Columns whose sums give the accuracy (for numbers: R2)."""
     if truth.kind == "number":
         y = truth.values.astype(np.float64)
         return np.stack([(y - predicted) ** 2, y, y**2, np.ones(len(y))], 1)
@@ -99,32 +104,35 @@ def _accuracy(truth: ProbeLabels) -> Callable[[np.ndarray], np.ndarray]:
     return lambda s: 1 - s[..., 0] / np.maximum(s[..., 2] - s[..., 1] ** 2 / s[..., 3], 1e-12)
 
 
-def _f1(
+def _f1_sums(
     truth: ProbeLabels, predicted: np.ndarray, resampling: Resampling
 ) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """Columns to sum, and the function from their sums to F1: by entity for spans, else macro-averaged."""
     if is_spans(truth.names):
-        return _entities(truth, predicted, resampling.unit), lambda s: _f1_of(s[..., 0], s[..., 1], s[..., 2])
-    # Of thousands of classes few occur, and the others count nothing.
+        return _count_entities(truth, predicted, resampling.unit), lambda s: _compute_f1(
+            s[..., 0], s[..., 1], s[..., 2]
+        )
+    # Of thousands of classes few occur; the others do not count.
     classes = np.arange(len(truth.names)) if truth.kind == "multi" else np.union1d(truth.values, predicted)
     gold = truth.values if truth.kind == "multi" else truth.values[:, None] == classes
-    guess = predicted if truth.kind == "multi" else predicted[:, None] == classes
-    sums = np.concatenate([gold * guess, guess, gold], 1).astype(np.float64)
+    guesses = predicted if truth.kind == "multi" else predicted[:, None] == classes
+    sums = np.concatenate([gold * guesses, guesses, gold], 1).astype(np.float64)
     count = len(classes)
 
     def macro(s: np.ndarray) -> np.ndarray:
         hit, guessed, real = s[..., :count], s[..., count : 2 * count], s[..., 2 * count :]
-        here = guessed + real > 0  # as scikit-learn: classes that occur in the truth or among the answers
-        return (_f1_of(hit, guessed, real) * here).sum(-1) / np.maximum(here.sum(-1), 1)
+        present = guessed + real > 0  # as in scikit-learn: classes that occur among true or predicted labels
+        return (_compute_f1(hit, guessed, real) * present).sum(-1) / np.maximum(present.sum(-1), 1)
 
     return sums, macro
 
 
-def _f1_of(hit: np.ndarray, guessed: np.ndarray, real: np.ndarray) -> np.ndarray:
+def _compute_f1(hit: np.ndarray, guessed: np.ndarray, real: np.ndarray) -> np.ndarray:
     return 2 * hit / np.maximum(guessed + real, 1e-12)
 
 
-def _entities(truth: ProbeLabels, predicted: np.ndarray, unit: np.ndarray) -> np.ndarray:
-    """Right, guessed and real entities, put on the first row of their sentence."""
+def _count_entities(truth: ProbeLabels, predicted: np.ndarray, unit: np.ndarray) -> np.ndarray:
+    """(rows, 3) Correct, predicted and true entities, counted in the first row of their sentence."""
     names = np.array(truth.names)
     sums = np.zeros((len(truth), 3))
     for sentence in np.unique(unit):

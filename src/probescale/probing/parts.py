@@ -1,4 +1,4 @@
-"""Which rows train a probe, which choose its penalty, and which give its score."""
+"""Split rows into three parts: to fit a probe, to choose its penalty, and to score it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from probescale.tasks.sampling import split_rows
 
 @dataclass(frozen=True)
 class Parts:
-    """Row numbers. Train, which is `fit` + `judge`, and the validation rows, which give the score and nothing else."""
+    """Row numbers of the parts. `fit` + `tuning` are the training rows; `validation` rows only give the score."""
 
     fit: np.ndarray
-    judge: np.ndarray
+    tuning: np.ndarray  # chooses the penalty
     validation: np.ndarray
 
     @property
     def order(self) -> np.ndarray:
-        """All rows, part by part: each is then one slice."""
-        return np.concatenate([self.fit, self.judge, self.validation])
+        """All rows, part by part, so that each part is one slice."""
+        return np.concatenate([self.fit, self.tuning, self.validation])
 
     @property
     def slices(self) -> tuple[slice, slice, slice]:
-        first, second = len(self.fit), len(self.fit) + len(self.judge)
+        """The fit, tuning and validation parts of rows in this order."""
+        first, second = len(self.fit), len(self.fit) + len(self.tuning)
         return slice(0, first), slice(first, second), slice(second, second + len(self.validation))
 
 
 def check_parts(name: str, target: ProbeLabels, parts: Parts | None, groups: np.ndarray | None = None) -> Parts:
+    """The parts; UserError where there are none, or where all rows to fit have the same label."""
     if parts is None or len(np.unique(target.values[parts.fit], axis=0)) < 2:
         size = f"{len(target)} rows" if groups is None else f"{len(np.unique(groups))} different sentences"
         raise UserError(
@@ -42,16 +44,16 @@ def check_parts(name: str, target: ProbeLabels, parts: Parts | None, groups: np.
 
 
 def split_parts(target: ProbeLabels, groups: np.ndarray | None, share: float, seed: int) -> Parts | None:
-    """Validation out of train, and the same share again out of what remains to judge penalties.
+    """Split off a share for validation, and the same share of the remaining rows for tuning.
 
-    Rows of one group (a sentence's words) stay in one part. None when there is not enough for three parts.
+    Rows of one group (the words of a sentence) stay in one part. None when there are too few rows for three parts.
     """
     first = _split(np.arange(len(target)), target, groups, share, seed)
     second = _split(first[0], target, groups, share, seed) if first else None
     if first is None or second is None:
         return None
     rng = np.random.default_rng(seed)
-    return Parts(_shuffled(second[0], groups, rng), _shuffled(second[1], groups, rng), first[1])
+    return Parts(_shuffle(second[0], groups, rng), _shuffle(second[1], groups, rng), first[1])
 
 
 def _split(
@@ -67,8 +69,8 @@ def _split(
     return rows[~is_second], rows[is_second]
 
 
-def _shuffled(rows: np.ndarray, groups: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
-    """In random order, sentences whole: code lengths are measured along it."""
+def _shuffle(rows: np.ndarray, groups: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    """Rows in random order, as code lengths need it; sentences stay together."""
     owners = rows if groups is None else groups[rows]
     units, unit = np.unique(owners, return_inverse=True)
     return rows[np.argsort(rng.permutation(len(units))[unit], kind="stable")]

@@ -13,11 +13,11 @@ from probescale.errors import UserError
 from probescale.probing.scores import LARGEST, MOST_LAYERS, ProbeResult, ProbeScores
 from probescale.utils.files import read_json
 
-Part = tuple[str, Sequence[object], int, str]  # name, list, expected length, what is counted
+Expected = tuple[str, Sequence[object], int, str]  # name, list, expected length, what it has one value for
 
 
 def load_scores(path: Path) -> ProbeScores:
-    """scores.json of a run, or a CSV with the columns layer, probe, score."""
+    """Scores from the scores.json of a run, or from a CSV with the columns layer, probe, score."""
     if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on names that are too long
         raise UserError(
             f'"{path}" does not exist',
@@ -32,14 +32,14 @@ def load_scores(path: Path) -> ProbeScores:
 
 def _from_json(path: Path) -> ProbeScores:
     try:
-        found = ProbeScores.model_validate(read_json(path, field="SCORES"))
+        scores = ProbeScores.model_validate(read_json(path, field="SCORES"))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise UserError(f"{path} is not a scores file: {where}: {first['msg']}", field="SCORES") from error
-    if wrong := misfit(found):
+    if wrong := find_mismatch(scores):
         raise UserError(f"{path}: {wrong}", field="SCORES", hint="write it again with `probescale probe`")
-    return found
+    return scores
 
 
 def _from_csv(path: Path) -> ProbeScores:
@@ -69,31 +69,31 @@ def _from_csv(path: Path) -> ProbeScores:
                 )
             if layer in table.setdefault(row["probe"], {}):
                 raise UserError(
-                    f'{path}, line {number}: layer {layer} of "{row["probe"]}" is there twice', field="SCORES"
+                    f'{path}, line {number}: layer {layer} of "{row["probe"]}" appears twice', field="SCORES"
                 )
             table[row["probe"]][layer] = score
     if not table:
         raise UserError(f"{path} is empty: it has no rows", field="SCORES")
-    layers = max(max(found) for found in table.values())
-    for name, found in table.items():
-        if gaps := sorted(set(range(1, layers + 1)) - set(found)):
+    layers = max(max(by_layer) for by_layer in table.values())
+    for name, by_layer in table.items():
+        if gaps := sorted(set(range(1, layers + 1)) - set(by_layer)):
             raise UserError(
                 f'{path}: probe "{name}" lacks layer {gaps[0]}',
                 field="SCORES",
                 hint=f"give layers 1 to {layers}",
             )
     probes = {
-        name: ProbeResult(scores=tuple(found[layer] for layer in range(1, layers + 1)), weight=1 / len(table))
-        for name, found in table.items()
+        name: ProbeResult(scores=tuple(by_layer[layer] for layer in range(1, layers + 1)), weight=1 / len(table))
+        for name, by_layer in table.items()
     }
     return ProbeScores(task=path.stem, layers=layers, probes=probes)
 
 
-def misfit(scores: ProbeScores) -> str | None:
-    """The first list that is too long or too short, or names a layer that there is not, in words."""
-    for name, found, wanted, what in _parts(scores):
-        if len(found) != wanted:
-            return f"{name} has {len(found)} values for {wanted} {what}"
+def find_mismatch(scores: ProbeScores) -> str | None:
+    """A message about the first list of the wrong length or with layers the model does not have; None if all fit."""
+    for name, values, expected, what in _list_expected(scores):
+        if len(values) != expected:
+            return f"{name} has {len(values)} values for {expected} {what}"
     subsets = scores.subnetworks.subsets if scores.subnetworks else ()
     fixed = scores.parameters.fixed if scores.parameters else ()
     for kept in (*subsets, fixed):
@@ -102,23 +102,23 @@ def misfit(scores: ProbeScores) -> str | None:
     return None
 
 
-def _parts(scores: ProbeScores) -> Iterator[Part]:
+def _list_expected(scores: ProbeScores) -> Iterator[Expected]:
     layers = scores.layers
     if scores.parameters:
         yield "parameters.layers", scores.parameters.layers, layers, "layers"
     for name, probe in scores.probes.items():
-        here = f'probe "{name}"'
-        yield here, probe.scores, layers, "layers"
+        label = f'probe "{name}"'
+        yield label, probe.scores, layers, "layers"
         for draw in probe.draws or ():
-            yield f"a draw of {here}", draw, layers, "layers"
+            yield f"a draw of {label}", draw, layers, "layers"
         for measure, curve in probe.measures.items():
             for values in (curve.values, curve.low, curve.high, *([curve.spread] if curve.spread else [])):
-                yield f"{measure} of {here}", values, layers, "layers"
+                yield f"{measure} of {label}", values, layers, "layers"
     if scores.flow:
         yield "flow.influence", scores.flow.influence, layers, "layers"
-        yield "flow.angles", scores.flow.angles, layers + 1, "places"
+        yield "flow.angles", scores.flow.angles, layers + 1, "embeddings and layers"
         for row in scores.flow.angles:
-            yield "a row of flow.angles", row, layers + 1, "places"
+            yield "a row of flow.angles", row, layers + 1, "embeddings and layers"
     if probed := scores.subnetworks:
         for name, values in (("values", probed.values), ("accuracy", probed.accuracy), ("draws", probed.draws)):
             if values or name != "draws":

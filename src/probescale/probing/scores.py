@@ -1,4 +1,4 @@
-"""What probing found: a score per probe and layer, and the relevance of each layer (Eq. 1)."""
+"""The scores of every probe and layer, and the relevance of each layer (Eq. 1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from probescale.models.parameters import Parameters
 from probescale.models.subsets import Subset
 from probescale.utils.files import Record
 
-LARGEST = 1e9  # of a score, so that sums stay finite
+LARGEST = 1e9  # largest score, so that sums stay finite
 MOST_LAYERS = 10_000
 
 Score = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
@@ -45,7 +45,7 @@ class ProbeResult(BaseModel):
     draws: tuple[tuple[Score, ...], ...] | None = None  # (draws, layers) the scores on resampled held-out rows
     floors: dict[str, float] = Field(default_factory=dict)  # accuracy of: majority, bag of words, embeddings
     random_weights: Curve | None = None  # accuracy at the layers of the untrained architecture
-    attention: Curve | None = None  # accuracy at the attention's output, and so on
+    attention: Curve | None = None  # accuracy at the attention's output; the same for the next two
     feed_forward: Curve | None = None
     heads: tuple[tuple[float, ...], ...] | None = None
     pooling: str | None = None
@@ -62,26 +62,26 @@ class ProbeResult(BaseModel):
 
 
 class SubnetworkScores(BaseModel):
-    """What probes find at the end of subnetworks, each run as if it had been cut out."""
+    """Scores of probes at the last layer of subnetworks, each run as if it had been cut out."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     subsets: tuple[Subset, ...]
-    values: tuple[Score, ...]  # by the metric: what decides
+    values: tuple[Score, ...]  # of the metric; selection uses these
     accuracy: tuple[float, ...]
     draws: tuple[tuple[Score, ...], ...] = ()  # (subsets, draws) the values on resampled held-out rows
     metric: str
     examples: int
-    passes: float  # what it cost, in passes of the examples through the whole model
+    passes: float  # cost, in passes of the examples through the full model
 
 
 class Flow(BaseModel):
-    """How states turn on their way up: means over all tokens. Places are 0 (embeddings) to L (the last layer)."""
+    """How much layers change the direction of states: means over all tokens. Row 0 is the embeddings."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
-    influence: tuple[float, ...]  # of every layer: 1 - cos of its input and its output (ShortGPT)
-    angles: tuple[tuple[float, ...], ...]  # (L + 1, L + 1) angle between two places, in half turns (Gromov et al.)
+    influence: tuple[float, ...]  # of every layer: 1 - cosine of its input and output (ShortGPT)
+    angles: tuple[tuple[float, ...], ...]  # (L + 1, L + 1) angle between states, in half turns (Gromov et al.)
     texts: int
 
 
@@ -95,35 +95,38 @@ class ProbeScores(Record):
     parameters: Parameters | None = None  # of the model, so that a budget can be applied later
     flow: Flow | None = None
     subnetworks: SubnetworkScores | None = None
-    random_weights: dict[str, float] | None = None  # the proof that the floor of that name is random
+    random_weights: dict[str, float] | None = None  # proof that the baseline of this name is random
     provenance: dict[str, Any] = Field(default_factory=dict)
 
     @computed_field
     @property
     def relevance(self) -> Relevance:
+        """R_{l,T} of every layer, from its scores (absolute) or from what it adds to them (marginal)."""
         weights = {name: probe.weight for name, probe in self.probes.items()}
         if self.contribution == "absolute":
-            return relevance({name: probe.scores for name, probe in self.probes.items()}, weights)
+            return compute_relevance({name: probe.scores for name, probe in self.probes.items()}, weights)
         below = {name: (probe.embeddings or {}).get(probe.metric) for name, probe in self.probes.items()}
-        return relevance({name: gains(p.scores, below[name], name) for name, p in self.probes.items()}, weights)
+        return compute_relevance(
+            {name: compute_gains(p.scores, below[name], name) for name, p in self.probes.items()}, weights
+        )
 
     @property
     def embeddings_relevance(self) -> float | None:
-        """Relevance of the embeddings, where every probe knows its score there."""
-        found = [(probe.weight, (probe.embeddings or {}).get(probe.metric)) for probe in self.probes.values()]
-        known = [weight * score for weight, score in found if score is not None]
-        return math.fsum(known) if len(known) == len(found) else None
+        """Relevance of the embeddings; None unless every probe has a score there."""
+        weighted = [(probe.weight, (probe.embeddings or {}).get(probe.metric)) for probe in self.probes.values()]
+        known = [weight * score for weight, score in weighted if score is not None]
+        return math.fsum(known) if len(known) == len(weighted) else None
 
     @property
     def relevance_draws(self) -> list[Relevance] | None:
-        """The relevance on resampled held-out rows, where every probe that counts has been resampled."""
+        """The relevance in every bootstrap draw; None unless every probe with a weight has draws."""
         probes = {name: probe for name, probe in self.probes.items() if probe.weight}
         weights = {name: probe.weight for name, probe in probes.items()}
         draws = [probe.draws for probe in probes.values()]
-        if self.contribution == "marginal" or any(one is None for one in draws):
+        if self.contribution == "marginal" or any(draw is None for draw in draws):
             return None
-        rows = zip(*(one for one in draws if one is not None), strict=False)
-        return [relevance(dict(zip(probes, row, strict=True)), weights) for row in rows]
+        rows = zip(*(draw for draw in draws if draw is not None), strict=False)
+        return [compute_relevance(dict(zip(probes, row, strict=True)), weights) for row in rows]
 
     def with_metric(self, metric: str | None = None, contribution: Contribution | None = None) -> ProbeScores:
         """The same probes with another measure as their score, or another way to credit a layer."""
@@ -140,7 +143,7 @@ class ProbeScores(Record):
         return self.model_copy(update={"probes": probes, "contribution": contribution or self.contribution})
 
     def with_weights(self, weights: Mapping[str, float]) -> ProbeScores:
-        """The same scores under other weights w(p,T); probes that are not named count nothing."""
+        """The same scores under other weights w(p,T); probes that are not named get weight 0."""
         for name in weights:
             if name not in self.probes:
                 raise UserError(
@@ -149,31 +152,31 @@ class ProbeScores(Record):
                     hint=f"use one of: {', '.join(self.probes)}",
                 )
         if not any(weights.values()):
-            raise UserError("all weights are zero", field="--weight", hint="at least one probe has to count")
+            raise UserError("all weights are zero", field="--weight", hint="give at least one probe a weight above 0")
         probes = {n: p.model_copy(update={"weight": weights.get(n, 0.0)}) for n, p in self.probes.items()}
         return self.model_copy(update={"probes": probes})
 
 
-def relevance(scores: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> Relevance:
+def compute_relevance(scores: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> Relevance:
     """Eq. 1: the weighted sum of all probes' scores, per layer.
 
-    >>> relevance({"qnli": (0.5, 1.0), "pos": (0.25, 0.0)}, {"qnli": 0.5, "pos": 0.5})
+    >>> compute_relevance({"qnli": (0.5, 1.0), "pos": (0.25, 0.0)}, {"qnli": 0.5, "pos": 0.5})
     (0.375, 0.5)
     """
     layers = len(next(iter(scores.values())))
     return tuple(math.fsum(weights[name] * scores[name][layer] for name in scores) for layer in range(layers))
 
 
-def gains(scores: tuple[float, ...], below: float | None, name: str = "") -> tuple[float, ...]:
-    """What each layer adds to the one below it; the first, to the embeddings.
+def compute_gains(scores: tuple[float, ...], below: float | None, name: str = "") -> tuple[float, ...]:
+    """What each layer adds to the score of the layer below it; layer 1 adds to the embeddings.
 
-    >>> gains((0.5, 0.75, 0.625), below=0.25)
+    >>> compute_gains((0.5, 0.75, 0.625), below=0.25)
     (0.25, 0.25, -0.125)
     """
     if below is None:
         raise UserError(
-            f'probe "{name}" has no score of the embeddings, to which the first layer adds',
+            f'probe "{name}" has no score of the embeddings, which marginal contribution needs',
             field="relevance.contribution",
-            hint="use absolute, or scores written by `probescale probe`",
+            hint="use absolute, or scores from `probescale probe`",
         )
-    return tuple(here - lower for here, lower in zip(scores, (below, *scores), strict=False))
+    return tuple(score - lower for score, lower in zip(scores, (below, *scores), strict=False))

@@ -1,8 +1,8 @@
-"""Where states are taken: the embeddings, every layer, and in it the attention, its heads, the feed-forward part.
+"""Sites where states are taken: embeddings and layers, and within a layer its attention, heads and feed-forward part.
 
-Outputs are taken at the blocks themselves. The model's own `hidden_states` would put the final norm on the last layer
-of a pre-norm model (T5) alone, which makes that layer not comparable with the others. Parts of a block are taken as
-what they add to the stream, before the residual sum and its norm.
+A layer's output is taken from the layer itself. The model's own `hidden_states` apply the final norm of a pre-norm
+model (T5) to the last layer alone, which makes it incomparable with the others. Attention and feed-forward outputs are
+taken before they are added to the residual stream and normalised.
 """
 
 from __future__ import annotations
@@ -23,28 +23,31 @@ from probescale.models.loading import LoadedModel
 
 @dataclass(frozen=True)
 class Site:
+    """A module of the model whose input or output states are taken."""
+
     part: str  # embeddings, layer, attention, feed_forward or heads
     layer: int  # from 1; 0 for the embeddings
     width: int
     module: nn.Module
-    at_input: bool = False  # take what goes into the module, not what comes out
+    at_input: bool = False  # take the module's input, not its output
+    heads: int = 1  # that share the width, where part is heads
 
     @property
     def name(self) -> str:
         return self.part if self.layer == 0 else f"{self.part}-{self.layer:03d}"
 
 
-def sites_of(loaded: LoadedModel, granularity: Sequence[Granularity]) -> list[Site]:
-    """Embeddings and layers always; sublayers and heads where they are asked for."""
+def list_sites(loaded: LoadedModel, granularity: Sequence[Granularity]) -> list[Site]:
+    """The sites of a model: embeddings and layers always, sublayers and heads if the granularity names them."""
     family, blocks = loaded.family, loaded.family.layers(loaded.model)
     width = backbone(loaded.model).config.hidden_size
     sites = [Site("embeddings", 0, width, blocks[0], at_input=True)]
     stack = family.stack
     if set(granularity) - {"layer"} and not (stack.attention_output and stack.feed_forward_output):
         raise UserError(
-            f'nobody has described where a layer of "{family.name}" has its attention and feed-forward part',
+            f'the attention and feed-forward parts in a layer of "{family.name}" are not described',
             field="probing.granularity",
-            hint="use layer; or add the two paths to models/families.py",
+            hint="use [layer], or add the two paths to models/families.py",
         )
     for number, block in enumerate(blocks, 1):
         sites.append(Site("layer", number, width, block))
@@ -53,38 +56,38 @@ def sites_of(loaded: LoadedModel, granularity: Sequence[Granularity]) -> list[Si
                 sites.append(Site(part, number, width, block.get_submodule(path)))
         if "head" in granularity:
             attention = block.get_submodule(stack.attention_output)
-            sites.append(Site("heads", number, _width_in(attention), attention, at_input=True))
+            heads = loaded.model.config.num_attention_heads
+            sites.append(Site("heads", number, _input_width(attention), attention, at_input=True, heads=heads))
     return sites
 
 
-def _width_in(projection: nn.Module) -> int:
-    """Of a linear layer, or of GPT-2's, whose weight lies the other way round."""
+def _input_width(projection: nn.Module) -> int:
+    """Input width of a linear layer, or of GPT-2's Conv1D, whose weight is transposed."""
     weight = cast("Tensor", projection.weight)  # (out, in)
     return weight.shape[1] if isinstance(projection, nn.Linear) else weight.shape[0]
 
 
 @contextmanager
-def states_at(sites: Sequence[Site], receive: Callable[[int, Tensor], None]) -> Iterator[None]:
-    """Call `receive(number of the site, state)` whenever the model passes one; states are (batch, tokens, width)."""
+def hook_sites(sites: Sequence[Site], receive: Callable[[int, Tensor], None]) -> Iterator[None]:
+    """While open, each forward pass calls `receive(index of the site, state)`; states are (batch, tokens, width)."""
+    shape = [0, 0]  # batch, tokens
 
-    rows = [0, 0]  # batch, tokens
-
-    def take(number: int, state: Tensor) -> None:
+    def take(index: int, state: Tensor) -> None:
         if state.ndim == 3:
-            rows[:] = state.shape[:2]
-        receive(number, state.reshape(*rows, -1))  # OPT's feed-forward part sees all tokens in one row
+            shape[:] = state.shape[:2]
+        receive(index, state.reshape(*shape, -1))  # OPT flattens batch and tokens for its feed-forward part
 
-    def before(number: int) -> Callable[..., None]:
-        return lambda _module, args, kwargs: take(number, input_state((args, kwargs)))
+    def before(index: int) -> Callable[..., None]:
+        return lambda _module, args, kwargs: take(index, input_state((args, kwargs)))
 
-    def after(number: int) -> Callable[..., None]:
-        return lambda _module, _args, output: take(number, output_state(output))
+    def after(index: int) -> Callable[..., None]:
+        return lambda _module, _args, output: take(index, output_state(output))
 
     handles: list[Any] = []
-    for number, site in enumerate(sites):
+    for index, site in enumerate(sites):
         if site.at_input:
-            handles.append(site.module.register_forward_pre_hook(before(number), with_kwargs=True))
+            handles.append(site.module.register_forward_pre_hook(before(index), with_kwargs=True))
         else:
-            handles.append(site.module.register_forward_hook(after(number)))
+            handles.append(site.module.register_forward_hook(after(index)))
     with removing_hooks(handles):
         yield

@@ -1,6 +1,7 @@
-"""Which states of a text are kept: spans of its tokens, each reduced to one row.
+"""Pooling: which tokens of a text are kept, and how their states become one row.
 
-Every pooling is a span: cls, sep and last are one token, mean and max all tokens, a word its pieces (or the first).
+Every pooling is a span of tokens: one token for cls, sep and last; all tokens for mean and max; for a word, its
+tokens or the first of them.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from probescale.tasks.data import Data
 
 @dataclass(frozen=True)
 class View:
-    """Rows to keep of a pass, sorted by input: where each comes from, and how its tokens become one vector."""
+    """The rows that a pooling gives, sorted by input: the tokens of each, and how their states become one vector."""
 
-    inputs: np.ndarray  # (rows,) number of the input
-    words: np.ndarray  # (rows,) number of the word in it; 0 for sentences
+    inputs: np.ndarray  # (rows,) index of the input
+    words: np.ndarray  # (rows,) index of the word in it; 0 for whole texts
     starts: np.ndarray  # (rows,) first token
-    ends: np.ndarray  # (rows,) behind the last token
+    ends: np.ndarray  # (rows,) after the last token
     reduce: str  # mean or max
 
     def __len__(self) -> int:
@@ -34,74 +35,76 @@ class View:
         return View(self.inputs[rows], self.words[rows], self.starts[rows], self.ends[rows], self.reduce)
 
     def in_order(self, order: np.ndarray) -> View:
-        """Rows sorted by the given order of the inputs."""
+        """The same rows, sorted by this order of the inputs."""
         rank = np.empty(len(order), np.int64)
         rank[order] = np.arange(len(order))
         return self.take(np.argsort(rank[self.inputs], kind="stable"))
 
     def pooler(self, batch: np.ndarray, first_token: Tensor) -> Callable[[Tensor], np.ndarray]:
-        """From states (batch, tokens, width) to rows (rows, width), for a view that holds only the batch's rows.
+        """A function from states (batch, tokens, width) to rows (rows, width), for a view of the batch's rows only.
 
-        Where padding is on the left, tokens count from the first real one.
+        With padding on the left, `first_token` (batch,) says where each input starts.
         """
-        place = {int(number): i for i, number in enumerate(batch)}
-        owner = torch.tensor([place[int(number)] for number in self.inputs], dtype=torch.long)
+        line = {int(number): i for i, number in enumerate(batch)}
+        lines = torch.tensor([line[int(number)] for number in self.inputs], dtype=torch.long)
         lengths = torch.from_numpy(self.ends - self.starts).long()
-        begin = torch.from_numpy(self.starts).long() + first_token[owner]
+        begin = torch.from_numpy(self.starts).long() + first_token[lines]
         if bool((lengths == 1).all()):
-            return lambda states: states[owner, begin].float().cpu().numpy()
+            return lambda states: states[lines, begin].float().cpu().numpy()
         within = torch.arange(int(lengths.sum())) - (lengths.cumsum(0) - lengths).repeat_interleave(lengths)
-        owner, column = owner.repeat_interleave(lengths), begin.repeat_interleave(lengths) + within
+        lines, columns = lines.repeat_interleave(lengths), begin.repeat_interleave(lengths) + within
 
         def pool(states: Tensor) -> np.ndarray:
-            tokens = states[owner, column].float()
+            tokens = states[lines, columns].float()
             return torch.segment_reduce(tokens, self.reduce, lengths=lengths.to(tokens.device)).cpu().numpy()
 
         return pool
 
 
-def tokenise(
+def tokenize_with_views(
     tokenizer: PreTrainedTokenizerBase,
     data: Data,
     wanted: Sequence[tuple[Data, str]],
     max_length: int,
 ) -> tuple[Tokens, list[View]]:
-    """The inputs' tokens, and a view for every (data, pooling) on the same inputs."""
-    found: list[list[tuple[int, int, int, int]]] = [[] for _ in wanted]
+    """The tokens of the inputs, and a view for each (data, pooling), all on the same inputs."""
+    spans: list[list[tuple[int, int, int, int]]] = [[] for _ in wanted]
 
     def visit(first: int, encoded: BatchEncoding) -> None:
         for row in range(len(encoded["input_ids"])):
-            for rows, (whose, pooling) in zip(found, wanted, strict=True):
-                rows += ((first + row, *span) for span in _spans(encoded, row, first + row, whose, pooling))
+            for rows, (labelled, pooling) in zip(spans, wanted, strict=True):
+                rows += ((first + row, *span) for span in _list_spans(encoded, row, first + row, labelled, pooling))
 
     tokens = tokenize(tokenizer, data.texts, data.pairs, max_length, visit)
     views = []
-    for rows, (_, pooling) in zip(found, wanted, strict=True):
+    for rows, (_, pooling) in zip(spans, wanted, strict=True):
         columns = np.array(rows, np.int32).reshape(-1, 4).T
         views.append(View(*columns, reduce="max" if pooling == "max" else "mean"))
     return tokens, views
 
 
-def _spans(encoded: BatchEncoding, row: int, number: int, data: Data, pooling: str) -> Iterable[tuple[int, int, int]]:
-    """(word, first token, behind the last token) of every row that an input gives."""
+def _list_spans(
+    encoded: BatchEncoding, row: int, number: int, data: Data, pooling: str
+) -> Iterable[tuple[int, int, int]]:
+    """(word, first token, after the last token) of every row of an input."""
     length = len(encoded["input_ids"][row])
     if data.per_word:
-        return _words(encoded, row, data.words_in(number), pooling)
+        return _list_word_spans(encoded, row, data.words_in(number), pooling)
     if pooling == "sep":
-        place = separator(encoded.sequence_ids(row))
-        return [(0, place, place + 1)]
+        position = find_separator(encoded.sequence_ids(row))
+        return [(0, position, position + 1)]
     return [{"cls": (0, 0, 1), "last": (0, length - 1, length)}.get(pooling, (0, 0, length))]
 
 
-def _words(
+def _list_word_spans(
     encoded: BatchEncoding, row: int, words: Sequence[tuple[str, bool]], pooling: str
 ) -> Iterable[tuple[int, int, int]]:
-    """Pieces of the words that have a tag. Words beyond the length limit are left out.
+    """Tokens of the words that have a tag. Words beyond the length limit are left out.
 
-    Words are joined by blanks and found again by their characters: the pieces are then the ones the model was trained
-    on, whatever kind of tokenizer it has.
+    Words are joined by spaces and aligned with tokens by their characters: so a text has the same tokens as in
+    pre-training, with any kind of tokenizer.
     """
-    end, pieces = -1, encoded.tokens(row)
+    end, tokens = -1, encoded.tokens(row)
     for number, (word, labelled) in enumerate(words):
         start, end = end + 1, end + 1 + len(word)
         if not labelled:
@@ -110,18 +113,18 @@ def _words(
         if first is None or (last is None and pooling == "token_mean"):
             continue
         last = first if last is None else last
-        # A piece that is only the blank before the word (T5 has it) says nothing of the word.
-        if first < last and not pieces[first].strip("▁Ġ "):
+        # A token that is only the space before the word (as in T5) does not represent the word.
+        if first < last and not tokens[first].strip("▁Ġ "):
             first += 1
         yield number, first, (first if pooling == "token" else last) + 1
 
 
-def separator(sequence_ids: list[int | None]) -> int:
+def find_separator(sequence_ids: list[int | None]) -> int:
     """Position of the special token that ends the first text.
 
-    >>> separator([None, 0, 0, None, None, 1, None])  # <s> a b </s> </s> c </s>
+    >>> find_separator([None, 0, 0, None, None, 1, None])  # <s> a b </s> </s> c </s>
     3
     """
-    if 0 not in sequence_ids:  # a text without any token: the special token before the second text
+    if 0 not in sequence_ids:  # the first text has no token: take the special token before the second text
         return max(sequence_ids.index(1) - 1, 0) if 1 in sequence_ids else len(sequence_ids) - 1
     return len(sequence_ids) - sequence_ids[::-1].index(0)

@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from probescale.models.batching import Tokens
-from probescale.probing.views import tokenise
+from probescale.probing.views import tokenize_with_views
 from probescale.tasks.data import Data
 
 
@@ -68,7 +68,7 @@ def build_inputs(tokenizer: PreTrainedTokenizerBase, data: Data, max_length: int
     words = data.per_word
     starts = np.concatenate([[0], np.cumsum(data.rows_per_input)]).astype(np.int64)
     data = data.fully_labelled()  # words without a tag are predicted as well
-    tokens, [view] = tokenise(tokenizer, data, [(data, "token" if words else "cls")], max_length)
+    tokens, [view] = tokenize_with_views(tokenizer, data, [(data, "token" if words else "cls")], max_length)
     places: list[list[tuple[int, int]]] = [[] for _ in range(len(data))] if words else []
     if words:
         for number, word, token in zip(view.inputs, view.words, view.starts, strict=True):

@@ -1,4 +1,4 @@
-"""Kinds of probes, named by `probing.probe`. To add one, put a class with @probe into a file of this folder."""
+"""Kinds of probes, named by `probing.probe`. To add one, decorate a class with @probe in a file of this folder."""
 
 from __future__ import annotations
 

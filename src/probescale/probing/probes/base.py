@@ -1,4 +1,4 @@
-"""What every kind of probe has in common, and the registry that names them."""
+"""The interface of every kind of probe, and the registry of their names."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from probescale.probing.targets import ProbeLabels
 
 
 class FittedProbe(Protocol):
-    """A trained probe: called with features (rows, hidden), it gives logits (rows, target.columns)."""
+    """A trained probe: a function from features (rows, hidden) to logits (rows, target.columns)."""
 
     @property
     def penalty(self) -> float:
-        """With which it was trained, as scikit-learn's C."""
+        """The penalty of its training, as scikit-learn's C."""
         ...
 
     @property
@@ -24,7 +24,7 @@ class FittedProbe(Protocol):
 
     @property
     def gap(self) -> float:
-        """By how much the loss could still fall."""
+        """Estimate of how much the loss could still fall."""
         ...
 
     @property
@@ -37,7 +37,7 @@ F = TypeVar("F", bound=FittedProbe)
 
 
 class Probe(ABC, Generic[F]):
-    """How a probe is trained. Each site gets an object of its own, so that fits may share what they compute.
+    """How a kind of probe is trained. Each site gets a new object, so that its fits may share what they compute.
 
     The first line of a subclass's docstring is the help shown by `probescale list probes`.
     """
@@ -46,18 +46,18 @@ class Probe(ABC, Generic[F]):
     def fit(
         self, features: np.ndarray, target: ProbeLabels, penalty: float, start: F | None = None, *, rough: bool = False
     ) -> F:
-        """Train on all given rows, from the weights of `start` where that helps; `rough`: as far as comparing needs."""
+        """Train on all given rows, from the weights of `start` if that helps; `rough` fits only compare penalties."""
 
     def fit_path(
         self,
         features: np.ndarray,
         target: ProbeLabels,
         penalties: Sequence[float],
-        judge: tuple[np.ndarray, ProbeLabels],
+        tuning: tuple[np.ndarray, ProbeLabels],
     ) -> F:
-        """The fit whose penalty has the lowest loss on the judge rows."""
+        """The rough fit whose penalty has the lowest loss on the tuning rows."""
         fits = [self.fit(features, target, penalty, rough=True) for penalty in sorted(penalties)]
-        return min(fits, key=lambda fit: judge[1].loss(fit(judge[0]), len(features)))
+        return min(fits, key=lambda fit: tuning[1].loss(fit(tuning[0]), len(features)))
 
 
 PROBES: dict[str, type[Probe]] = {}
