@@ -59,7 +59,7 @@ def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int
     from probescale.pipeline.evaluation import Evaluator
     from probescale.pipeline.evidence import probe_once
     from probescale.pipeline.run import select_all
-    from probescale.pipeline.tournament import hold_tournament
+    from probescale.pipeline.tournament import run_tournament
     from probescale.selection.evidence import Evidence
 
     folder = WORK / name
@@ -73,7 +73,7 @@ def chosen(name: str, ratio: str, recipe: str) -> tuple[Any, dict[str, tuple[int
     tournament = None
     if bench.strategy.reads == "tournament":
         path = folder / f"tournament-{ratio}-{recipe}.json"
-        tournament = hold_tournament(bench, evaluator, shrinks, Evidence.from_scores(scores), path)
+        tournament = run_tournament(bench, evaluator, shrinks, Evidence.from_scores(scores), path)
         print(f"{name} {ratio}: {tournament.summary()}", flush=True)
     shrink = tournament.winner.shrink if tournament else shrinks[0]
     return shrink, {one.strategy: one.kept for one in select_all(bench, scores, shrink, tournament)}

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from probescale.api import predict as predict
     from probescale.api import probe as probe
     from probescale.api import run as run
+    from probescale.api import run_study as run_study
     from probescale.api import select as select
     from probescale.api import smallest as smallest
-    from probescale.api import study as study
     from probescale.errors import UserError as UserError
 
 _FUNCTIONS = (
-    "bench", "cut", "doctor", "export", "load_config", "plan", "predict", "probe", "run", "select", "smallest", "study",
+    "bench", "cut", "doctor", "export", "load_config", "plan",
+    "predict", "probe", "run", "run_study", "select", "smallest",
 )  # fmt: skip
 __all__ = [*_FUNCTIONS, "UserError"]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -97,14 +97,14 @@ def cut(model: str, kept: Sequence[int], out: str | Path, *, overwrite: bool = F
     return cut_to_folder(model, kept, out, overwrite=overwrite)
 
 
-def study(path: str | Path, out: str | Path) -> Results:
+def run_study(path: str | Path, out: str | Path) -> Results:
     """Run every cell of a study that is not done yet, and write its report."""
     from probescale.study.cells import load_study
     from probescale.study.folder import StudyFolder
     from probescale.study.report import write_study_report
-    from probescale.study.run import run_study
+    from probescale.study.run import run_study as run_cells
 
-    results = run_study(load_study(Path(path)), Path(out))
+    results = run_cells(load_study(Path(path)), Path(out))
     write_study_report(StudyFolder(Path(out)), results)
     return results
 

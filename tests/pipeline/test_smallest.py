@@ -11,7 +11,7 @@ from transformers import AutoModelForSequenceClassification
 
 from helpers.models import LAYERS
 from probescale.errors import UserError
-from probescale.pipeline import evaluation as measuring
+from probescale.pipeline import evaluation
 from probescale.pipeline.smallest import parse_share
 from probescale.recovery.smallest import SearchStep, SmallestSearch
 from probescale.report.tables import search_notes
@@ -70,7 +70,7 @@ def stop_at(monkeypatch):
 
     def patch(number, *, train=True):
         begun = []
-        fine_tune = measuring.fine_tune
+        fine_tune = evaluation.fine_tune
 
         def stop(*args, **kwargs):
             begun.append(kwargs["title"])
@@ -81,7 +81,7 @@ def stop_at(monkeypatch):
             args[0].model.classifier.weight.data.zero_()  # one answer to all
             return ()
 
-        monkeypatch.setattr(measuring, "fine_tune", stop)
+        monkeypatch.setattr(evaluation, "fine_tune", stop)
         return begun
 
     yield patch
@@ -121,12 +121,12 @@ def test_a_stopped_search_resumes_to_a_measured_answer(cli, config, tmp_path, st
 @pytest.mark.slow
 def test_keeping_100_percent_may_need_the_original(cli, config, tmp_path, monkeypatch):
     """Only the original is trained here, so that every smaller model is worse."""
-    fine_tune = measuring.fine_tune
+    fine_tune = evaluation.fine_tune
 
     def only_the_original(*args, **kwargs):
         return fine_tune(*args, **kwargs) if kwargs["title"] == "fine-tuning: original" else ()
 
-    monkeypatch.setattr(measuring, "fine_tune", only_the_original)
+    monkeypatch.setattr(evaluation, "fine_tune", only_the_original)
     options = ["--keep", "100%", "--out", tmp_path / "out", "--set", "recovery.epochs=6"]
     options += ["--set", "recovery.start=pretrained"]
     found = cli("smallest", config, *options)

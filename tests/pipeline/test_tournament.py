@@ -11,7 +11,7 @@ from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.smallest import smallest
-from probescale.pipeline.tournament import Tournament, _texts_per_candidate, hold_tournament
+from probescale.pipeline.tournament import Tournament, _texts_per_candidate, run_tournament
 from probescale.pipeline.validate import check
 from probescale.selection.evidence import Evidence
 from probescale.selection.result import Selection
@@ -81,11 +81,11 @@ def test_fast_learners_are_trained_longer(tmp_path):
         return chosen[rule][: 3 if shrink == narrow else 1] if rule in chosen else None
 
     bench, evidence = SimpleNamespace(propose=propose), Evidence([0.0] * 6)
-    found = hold_tournament(bench, evaluator, [wide, narrow], evidence, tmp_path / "tournament.json")  # type: ignore[arg-type]
+    found = run_tournament(bench, evaluator, [wide, narrow], evidence, tmp_path / "tournament.json")  # type: ignore[arg-type]
     assert (found.winner.kept, found.winner.shrink) == ((1, 2, 3), narrow)
     assert min(found.rules, key=lambda one: one.loss).kept != (1, 2, 3)
     assert len(asked) == len(set(asked)) == 2 + 4 + 2, "nothing twice"
-    again = hold_tournament(bench, evaluator, [wide, narrow], evidence, tmp_path / "tournament.json")  # type: ignore[arg-type]
+    again = run_tournament(bench, evaluator, [wide, narrow], evidence, tmp_path / "tournament.json")  # type: ignore[arg-type]
     assert (again, len(asked)) == (found, 8)
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 
 from probescale.cli.app import app as app
-from probescale.cli.endings import explain_early_end
+from probescale.cli.exits import explain_early_end
 from probescale.utils.distributed import is_main_process, main_process, serve_main_process, world_size
 
 # isort: off
@@ -18,7 +18,7 @@ from probescale.cli import validate as validate
 from probescale.cli import probe as probe
 from probescale.cli import select as select
 from probescale.cli import calibrate as calibrate
-from probescale.cli import studies as studies
+from probescale.cli import study as study
 from probescale.cli import plan as plan
 from probescale.cli import doctor as doctor
 from probescale.cli import extract as extract

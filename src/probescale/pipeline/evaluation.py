@@ -21,7 +21,7 @@ from probescale.models.saving import describe_cut, save_model
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset, format_subset
 from probescale.models.surgery import keep_layers
-from probescale.pipeline.folder import INNER
+from probescale.pipeline.folder import EVALUATED, INNER
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.bias import Bias, measure_swaps
 from probescale.recovery.fine_tuning import fine_tune
@@ -38,7 +38,7 @@ from probescale.utils.files import remove_folder, write_json
 from probescale.utils.progress import spinner
 
 TRACKED = "tracking"
-ANSWERS, SWAYED = ".answers.json", ".swayed.json"
+PREDICTIONS, SWAPS = ".predictions.json", ".swaps.json"
 TEACHER = "teacher"  # the fine-tuned original and its answers
 ORIGINAL = "original"
 
@@ -101,10 +101,10 @@ class Evaluator:
         held = hold(evaluated)
         if held:
             self.held = (kept, model)
-        save_predictions(path.with_suffix(ANSWERS), predicted)
+        save_predictions(path.with_suffix(PREDICTIONS), predicted)
         if self.task.kind.bias_pairs:
             found = measure_swaps(model, self.task.train, max_length=length)
-            write_json(path.with_suffix(SWAYED), [one.model_dump() for one in found])
+            write_json(path.with_suffix(SWAPS), [one.model_dump() for one in found])
         evaluated.save(path)
         if not held:
             remove_folder(self._checkpoints(kept, is_original=is_original))
@@ -131,15 +131,15 @@ class Evaluator:
         original, own = compare_latency([self.loaded, model], length, settings.batch_size)
         return {"milliseconds": round(own, 3), "speedup": round(original / own, 3)}
 
-    def answers(self, name: str, evaluated: EvaluatedModel) -> np.ndarray:
-        """What an evaluated model answers on dev."""
+    def predictions(self, name: str, evaluated: EvaluatedModel) -> np.ndarray:
+        """What an evaluated model predicts on dev."""
         is_original = name == ORIGINAL or self._is_original(evaluated.kept)
-        return load_predictions(self._path(evaluated.kept, is_original=is_original).with_suffix(ANSWERS))
+        return load_predictions(self._path(evaluated.kept, is_original=is_original).with_suffix(PREDICTIONS))
 
     def bias(self, small: EvaluatedModel) -> Bias | None:
         """How names and pronouns move the answers of both models; None where answers are not classes of texts."""
-        original = self._path((), is_original=True).with_suffix(SWAYED)
-        cut = self._path(small.kept, is_original=self._is_original(small.kept)).with_suffix(SWAYED)
+        original = self._path((), is_original=True).with_suffix(SWAPS)
+        cut = self._path(small.kept, is_original=self._is_original(small.kept)).with_suffix(SWAPS)
         if not original.exists():
             return None
         return Bias(original=json.loads(original.read_text()), small=json.loads(cut.read_text()))
@@ -149,7 +149,7 @@ class Evaluator:
         folder, kept = self.work / "model", selection.kept
         if folder.exists():
             return
-        model = self.held[1] if self.held and self.held[0] == kept else self.fine_tune("the answer", kept)[0]
+        model = self.held[1] if self.held and self.held[0] == kept else self.fine_tune("the result", kept)[0]
         record = describe_cut(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
         record["params"] = count_parameters(model.model, model.family).total
         record["max_length"], record["kind"] = self.config.model.max_length, self.task.kind.name
@@ -231,7 +231,7 @@ class Evaluator:
 
     def _path(self, kept: Subset, *, is_original: bool) -> Path:
         folder = self.shared if is_original else self.work
-        return folder / INNER / "measured" / (f"{ORIGINAL}.json" if is_original else f"{format_subset(kept)}.json")
+        return folder / INNER / EVALUATED / (f"{ORIGINAL}.json" if is_original else f"{format_subset(kept)}.json")
 
     def _checkpoints(self, kept: Subset, *, is_original: bool) -> Path:
         """Where checkpoints stand until the trained model is evaluated, and saved if it is the run's result."""

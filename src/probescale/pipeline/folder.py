@@ -26,6 +26,7 @@ from probescale.utils.progress import console
 from probescale.utils.yaml_files import to_yaml
 
 INNER = ".work"  # what only a resumed run needs; removed when the run is complete
+EVALUATED = "evaluated"  # within it: every model that was trained and evaluated
 MARK = f"{INNER}/identity.json"
 
 

@@ -25,9 +25,9 @@ def write_outputs(
     """
     task, work = evaluator.task, evaluator.work
     result = _result(evaluator, chosen, models)
-    answers = {name: evaluator.answers(name, model) for name, model in models.items()}
-    write_predictions_csv(work / "predictions.csv", task, answers)
-    changed = find_regressions(task, answers["original"], answers[chosen.strategy])
+    predictions = {name: evaluator.predictions(name, model) for name, model in models.items()}
+    write_predictions_csv(work / "predictions.csv", task, predictions)
+    changed = find_regressions(task, predictions["original"], predictions[chosen.strategy])
     if changed:
         changed.save(work / "regressions.json")
     bias = evaluator.bias(result.subnetwork)

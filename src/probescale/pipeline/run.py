@@ -14,7 +14,7 @@ from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.evidence import probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
-from probescale.pipeline.tournament import Tournament, hold_tournament
+from probescale.pipeline.tournament import Tournament, run_tournament
 from probescale.pipeline.workbench import Workbench, prepare
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import RunResult
@@ -43,7 +43,7 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, shared: 
         original = evaluator.evaluate_original()
         tournament = None
         if bench.strategy.reads == "tournament":
-            tournament = hold_tournament(
+            tournament = run_tournament(
                 bench, evaluator, shrinks, Evidence.from_scores(scores), work / "tournament.json"
             )
             evaluator = evaluator.with_shrink(tournament.winner.shrink)

@@ -67,7 +67,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
         search = SmallestSearch(
             keep=keep,
             wanted=keep * original.value,
-            trials=tuple(_trial(model, expected, keep * original.value) for model, expected in trained),
+            trials=tuple(_step(model, expected, keep * original.value) for model, expected in trained),
             answer=chosen.kept,
             bracketed=not below or candidates[max(below)].kept in [model.kept for model in models],
             law=law,
@@ -158,7 +158,7 @@ def _points(bench: Workbench, candidates: dict[int, Selection], scores: ProbeSco
     return {k: (float(candidate.params or 0), accuracy[candidate.kept]) for k, candidate in candidates.items()}
 
 
-def _trial(model: EvaluatedModel, expected: float | None, wanted: float) -> SearchStep:
+def _step(model: EvaluatedModel, expected: float | None, wanted: float) -> SearchStep:
     return SearchStep(
         kept=model.kept,
         params=model.params,

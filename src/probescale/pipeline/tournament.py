@@ -97,7 +97,7 @@ class Tournament(Record):
         )
 
 
-def hold_tournament(
+def run_tournament(
     bench: Workbench, evaluator: Evaluator, shrinks: Sequence[ShrinkPlan], evidence: Evidence, path: Path
 ) -> Tournament:
     """Train the candidates, resuming from what the file holds. The first way of shrinking is the probes' choice."""

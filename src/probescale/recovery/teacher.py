@@ -21,7 +21,7 @@ from probescale.tasks.unlabelled import joined
 from probescale.utils.distributed import is_main_process, run_on_all
 from probescale.utils.files import atomic_folder
 
-WEIGHTS, LOGITS, STATES = "model.safetensors", "answers.npy", "states.npy"
+WEIGHTS, LOGITS, STATES = "model.safetensors", "logits.npy", "states.npy"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from probescale.errors import UserError
-from probescale.pipeline.folder import INNER
+from probescale.pipeline.folder import EVALUATED, INNER
 from probescale.pipeline.provenance import command
 from probescale.study.cells import Study, build_study
 from probescale.utils.files import read_json, write_json, write_text
@@ -68,7 +68,7 @@ class StudyFolder:
     def is_done(self, job: str) -> bool:
         """Whether the file that a cell, or a preparation, writes last exists."""
         return (self.cell(job) / "metrics.json").is_file() or (
-            self.preparation(job) / INNER / "measured" / "original.json"
+            self.preparation(job) / INNER / EVALUATED / "original.json"
         ).is_file()
 
     def record_failure(self, job: str, why: str) -> None:
