@@ -115,6 +115,7 @@ def test_a_stopped_search_resumes_to_a_measured_answer(cli, config, tmp_path, st
     assert record["kept"] == selection["kept"] == metrics["subnetwork"]["kept"] == search["answer"]
     assert metrics["subnetwork"]["value"] >= 0.9 * metrics["original"]["value"]
     assert {"scores.json", "config.yaml", "report.md"} <= {path.name for path in (tmp_path / "out").iterdir()}
+    assert "chosen on the dev set" in (tmp_path / "out" / "report.md").read_text()
     assert "enough" in found.out
 
 

@@ -17,7 +17,12 @@ from probescale.utils.files import write_text
 
 
 def write_outputs(
-    evaluator: Evaluator, scores: ProbeScores, chosen: Selection, models: dict[str, EvaluatedModel]
+    evaluator: Evaluator,
+    scores: ProbeScores,
+    chosen: Selection,
+    models: dict[str, EvaluatedModel],
+    *,
+    size_chosen_on_dev: bool = False,
 ) -> RunResult:
     """Write every result file into the folder that the evaluator works in.
 
@@ -36,7 +41,7 @@ def write_outputs(
     chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes", chosen.kept)
-    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias)
+    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias, size_chosen_on_dev)
     write_text(work / "report.md", run_report(task, evaluator.loaded.family, findings))
     write_text(work / "report.html", run_page(findings))
     write_text(work / "model" / "README.md", model_card(evaluator.loaded, task, findings))

@@ -78,7 +78,8 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
         evaluator.save(chosen)
         answer = next(model for model in models if model.kept == chosen.kept)
         others = {f"k={len(model.kept)}": model for model in models if model not in (original, answer)}
-        write_outputs(evaluator, scores, chosen, {"original": original, chosen.strategy: answer, **others})
+        evaluated = {"original": original, chosen.strategy: answer, **others}
+        write_outputs(evaluator, scores, chosen, evaluated, size_chosen_on_dev=True)
     return search
 
 

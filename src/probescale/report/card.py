@@ -60,6 +60,7 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
         f"{metric} on {escape_markdown(result.split)}, {result.examples:,} examples. Intervals: 95 %, from resampling "
         "these examples; another training seed changes the figures as well. Speed: how many times as fast as the "
         "original, both timed alternately on the machine that trained this model.",
+        *([findings.dev_sentence] if findings.size_chosen_on_dev else []),
         "## How it was made",
         f"Budget: {chosen.budget}. Layers were selected by `{chosen.strategy}`. Recipe: {result.recipe}.",
         *([chosen.reason] if chosen.reason else []),
@@ -96,7 +97,7 @@ def _use(pipeline: str) -> str:
 def _table(result: RunResult) -> Table:
     metric = result.metric.replace("_", " ")
     header = ("model", "parameters", metric, "95% interval", "retention", "speed")
-    rows = (_row("original, fine-tuned with the same recipe", result.original), _row("this model", result.subnetwork))
+    rows = (_row("original, fine-tuned on the labels", result.original), _row("this model", result.subnetwork))
     return Table("", header, rows, frozenset({1}))
 
 

@@ -14,9 +14,22 @@ from probescale.selection.result import Selection
 
 @dataclass(frozen=True)
 class RunFindings:
+    """The results of a run that are shown to people: probe scores, selection, metrics, and what changed."""
+
     scores: ProbeScores
     selection: Selection
     result: RunResult
     parameters: Parameters | None = None  # of the model that layers are removed from, its other parts shrunk
     regressions: Regressions | None = None
     bias: Bias | None = None
+    size_chosen_on_dev: bool = False  # by `smallest`; `run` uses dev for no decision
+
+    @property
+    def dev_sentence(self) -> str:
+        """What the dev set was used for."""
+        if self.size_chosen_on_dev:
+            return (
+                "The number of layers was chosen on the dev set, so the figures are slightly optimistic. The dev set "
+                "was not used for probing or training."
+            )
+        return "The dev set was not used for probing, selection or training."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from probescale.models.family import Family
 from probescale.models.subsets import format_layers
-from probescale.probing.scores import ProbeScores
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown, inline_code
@@ -28,13 +27,14 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
             _summary(selection, result),
             f"## {escape_markdown(comparison.title)}",
             comparison.markdown(),
-            f"Every model was fine-tuned with the same recipe: {result.recipe}. Parameters include embeddings, "
-            "layers and head; \"of total\" is their share of the original's, \"of layers\" that of the layers alone. "
+            f"Recipe: {result.recipe}. All subnetworks were trained with it; the original learns from labels only. "
+            "Parameters include embeddings, layers and head; "
+            "\"of total\" is their share of the original's, \"of layers\" that of the layers alone. "
             "Intervals come from resampling the dev examples; another training seed can change a figure as well.",
             f"## {layers.title}",
             layers.markdown(),
             "![Probe scores over layers](probes.svg)",
-            _how(task, scores, selection),
+            _how(task, findings),
             *(_worse(changed) if changed else []),
             *(["## Names and pronouns", bias_sentence(bias), bias_table(bias).markdown()] if bias else []),
             "## How to use it",
@@ -64,11 +64,12 @@ def _summary(selection: Selection, result: RunResult) -> str:
     )
 
 
-def _how(task: Task, scores: ProbeScores, selection: Selection) -> str:
-    lines = [f"- {line}" for line in probe_notes(scores)]
+def _how(task: Task, findings: RunFindings) -> str:
+    selection = findings.selection
+    lines = [f"- {line}" for line in probe_notes(findings.scores)]
     lines.append(
-        f"- Relevance is the weighted sum of the probes (Eq. 1); the kept layers sum to {selection.score:.4f}. The dev "
-        "set was not used for probing, selection or training."
+        f"- Relevance is the weighted sum of the probes (Eq. 1); the kept layers sum to {selection.score:.4f}. "
+        f"{findings.dev_sentence}"
     )
     if selection.reason:
         lines.append(f"- Why these layers: {selection.reason}")

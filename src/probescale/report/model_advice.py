@@ -13,6 +13,7 @@ from probescale.models.parameters import Parameters
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
 from probescale.selection.select import select
+from probescale.tasks.kinds import KINDS
 from probescale.utils.yaml_files import parse_section, to_yaml
 
 
@@ -26,8 +27,9 @@ def list_problems(architecture: Architecture) -> Iterator[str]:
             yield f"a head for {about}: transformers has no such class for {config.model_type}"
     if family.detected:
         yield "probing attention, feed-forward parts and heads: their places in a layer are unknown for this family"
-    if stock_class_name(family, config, "sentence") is None:
-        yield "`probescale run`: it trains a sentence classifier, which transformers does not have for this model"
+    for name, kind in KINDS.items():
+        if stock_class_name(family, config, kind.head) is None:
+            yield f"`probescale run` with `task.kind: {name}`: it needs a head for {HEADS[kind.head]}"
 
 
 def list_notes(architecture: Architecture, parameters: Parameters) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from probescale.models.subsets import format_layers
-from probescale.probing.scores import ProbeScores
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.findings import RunFindings
@@ -53,7 +52,7 @@ def run_page(findings: RunFindings) -> str:
             bars="95 %, from resampling the dev examples.",
             places=[explorer_entry(result.task, scores, result.strategy, selection.kept, metric, measured, parameters)],
             changed=_changed(changed),
-            notes=[*_notes(scores, selection, result), *([bias_sentence(bias)] if bias else [])],
+            notes=[*_notes(findings), *([bias_sentence(bias)] if bias else [])],
             record=_record(result),
         )
     )
@@ -102,11 +101,12 @@ def _changed(changed: Regressions | None) -> dict[str, Any] | None:
     return {"sentence": regression_sentence(changed), **changed.model_dump(mode="json", include={"slices", "examples"})}
 
 
-def _notes(scores: ProbeScores, selection: Selection, result: RunResult) -> list[str]:
+def _notes(findings: RunFindings) -> list[str]:
+    selection, result = findings.selection, findings.result
     notes = [
-        f"Every model was fine-tuned with the same recipe: {result.recipe}.",
-        f"The figures are from {result.split}, which was not used for probing, selection or training. Intervals come "
-        "from resampling its examples; another training seed can change a figure as well.",
+        f"Recipe: {result.recipe}. All subnetworks were trained with it; the original learns from labels only.",
+        f"The figures are from {result.split}. {findings.dev_sentence} Intervals come from resampling its "
+        "examples; another training seed can change a figure as well.",
         "The cut was proved before training: its outputs equal those of the original with the other layers skipped. "
         "The saved folder was loaded by stock transformers in a fresh process, and gives the same outputs.",
     ]
@@ -114,7 +114,7 @@ def _notes(scores: ProbeScores, selection: Selection, result: RunResult) -> list
         notes.append(f"Why these layers: {selection.reason}")
     if selection.certainty:
         notes.append(f"How certain the choice of layers is: {selection.certainty.sentence()}")
-    return [*notes, *(note.replace("`", "") for note in probe_notes(scores))]
+    return [*notes, *(note.replace("`", "") for note in probe_notes(findings.scores))]
 
 
 def _record(result: RunResult) -> list[tuple[str, str]]:
