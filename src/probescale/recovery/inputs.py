@@ -6,7 +6,7 @@ models with different tokenizers share the numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +61,11 @@ class Inputs(Dataset[dict[str, Any]]):
             for token, row in item["places"]:
                 rows[line, first[line] + token] = row
         return rows
+
+
+def select_model_fields(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors of a batch that the model reads, without the numbers of inputs and rows."""
+    return {name: tensor for name, tensor in batch.items() if name not in ("rows", "number")}
 
 
 def build_inputs(tokenizer: PreTrainedTokenizerBase, data: Data, max_length: int) -> Inputs:

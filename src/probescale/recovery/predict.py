@@ -13,7 +13,7 @@ from probescale.models.batching import batches_by_tokens
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import BatchSplitter
-from probescale.recovery.inputs import Inputs, build_inputs
+from probescale.recovery.inputs import Inputs, build_inputs, select_model_fields
 from probescale.recovery.states import capture_states, mean_over_tokens
 from probescale.tasks.data import Data
 from probescale.tasks.kinds import find_kind
@@ -83,8 +83,7 @@ def forward(model: torch.nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, d
     """The logits of a batch, and the batch on the model's device."""
     device = next(model.parameters()).device
     batch = {name: tensor.to(device) for name, tensor in batch.items()}
-    fields = {name: tensor for name, tensor in batch.items() if name not in ("rows", "number")}
-    return model(**fields).logits, batch
+    return model(**select_model_fields(batch)).logits, batch
 
 
 def select_rows(family: Family, logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:

@@ -19,6 +19,7 @@ from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import BatchSplitter
 from probescale.models.precision import choose_precision
+from probescale.recovery.inputs import select_model_fields
 from probescale.recovery.predict import select_rows
 from probescale.recovery.states import mean_over_tokens
 from probescale.recovery.training_set import TrainingSet
@@ -59,8 +60,7 @@ class RecoveryTrainer(Trainer):
         return_outputs: bool = False,
         num_items_in_batch: Tensor | int | None = None,
     ) -> Tensor | tuple[Tensor, Any]:
-        fields = {name: tensor for name, tensor in inputs.items() if name not in ("rows", "number")}
-        outputs = model(**fields)
+        outputs = model(**select_model_fields(inputs))
         objective, (row_share, input_share) = self.objective, self.shares
         rows = select_rows(self.loaded.family, outputs.logits, inputs)
         loss = row_share * objective.output_weight * objective.loss(*rows)

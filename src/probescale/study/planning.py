@@ -10,7 +10,7 @@ import torch
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel
 from probescale.pipeline.workbench import Workbench, prepare
-from probescale.recovery.inputs import build_inputs
+from probescale.recovery.inputs import build_inputs, select_model_fields
 from probescale.study.cells import Cell, Study
 from probescale.tasks.task import Task
 
@@ -61,7 +61,7 @@ def seconds_per_row(loaded: LoadedModel, task: Task, cell: Cell) -> float:
     for start in range(0, len(inputs), recipe.batch_size):
         items = [inputs[number] for number in range(start, min(start + recipe.batch_size, len(inputs)))]
         batch = inputs.collate(loaded.tokenizer, items)
-        fields = {name: value for name, value in batch.items() if name not in ("rows", "number")}
+        fields = select_model_fields(batch)
         began = time.perf_counter()
         loaded.model(**fields).logits.float().pow(2).mean().backward()
         if start or len(inputs) <= recipe.batch_size:
