@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 
 import pytest
+from transformers import RobertaForTokenClassification
 
+from helpers.data import labelled_rows
+from helpers.models import tiny_model
+from probescale.deploy.evaluation import predict_dataset
 from probescale.deploy.open_model import open_model
 from probescale.deploy.predict import predict_lines
 from probescale.deploy.texts import Format, Line, read_texts
 from probescale.errors import UserError
+from probescale.tasks.data import TaggedSentences
 from probescale.tasks.kinds import KINDS
 
 
@@ -59,3 +65,24 @@ def test_a_tagger_takes_no_pairs(model_folder):
     assert ready.kind is KINDS["tags"]
     with pytest.raises(UserError, match="tags the words of one text"):
         list(predict_lines(ready, [Line(1, "a", "b")]))
+
+
+def test_a_tagger_predicts_what_is_evaluated(tmp_path):
+    """Byte-level BPE joins a word and the space before it to one token: words tokenized alone give other tags."""
+    classifier, tokenizer = tiny_model("roberta")
+    names = ("O", "B-THING", "I-THING")
+    classifier.config.id2label = dict(enumerate(names))
+    tagger = RobertaForTokenClassification(classifier.config)
+    tagger.roberta.load_state_dict(classifier.roberta.state_dict())
+    tagger.classifier.weight.data.normal_(0, 1)
+    tagger.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    (tmp_path / "probescale.json").write_text(json.dumps({"kind": "tags", "max_length": 24}))
+    model = open_model(str(tmp_path))
+    texts = tuple(text for text, _ in labelled_rows(40))
+    data = TaggedSentences((), (), names).with_texts(texts, None)
+    expected = [KINDS["tags"].show(tags, names).split() for tags in predict_dataset(model, data, 24)]
+    assert len({tag for tags in expected for tag in tags}) > 2, "different tags, and words beyond the length limit"
+    predicted = list(predict_lines(model, [Line(number, text) for number, text in enumerate(texts, 1)]))
+    tags = [[tag or "-" for _, tag in answer.record()["tags"]] for answer in predicted]
+    assert tags == expected

@@ -23,7 +23,7 @@ def texts(tmp_path):
 
 
 STOPS = {
-    "predict": ("probescale.deploy.predict.run_in_parts", "{texts}", "--out", "{out}"),
+    "predict": ("probescale.deploy.predict.compute_logits", "{texts}", "--out", "{out}"),
     "extract": ("probescale.pipeline.cut.prove_folder", "--keep", "1,2", "--out", "{out}"),
     "export": ("probescale.deploy.formats.onnx.write_graph", "--out", "{out}"),
     "bench": ("probescale.deploy.model_process.ModelProcess.about",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import transformers
 
 from helpers.data import BAD, GOOD, THINGS, labelled_rows, write_csv
 from helpers.models import LAYERS
+from probescale.api import predict
 from probescale.errors import Problems, UserError
 from probescale.models.counting import count_from_config, count_parameters
 from probescale.models.families import FAMILIES
@@ -221,6 +223,12 @@ def test_a_complete_run(model_folder, data, tmp_path, family, kind):
     if family != "t5":
         found = _stock_answers(out / "model", data[kind]["dev"], kind)
         assert found == pytest.approx(result.subnetwork.value, abs=1e-6)
+    if kind == "tags":
+        sentences = Path(data[kind]["dev"]["source"]).read_text().strip().split("\n\n")
+        texts = [" ".join(line.split("\t")[0] for line in block.split("\n")) for block in sentences]
+        with (out / "predictions.csv").open() as file:
+            evaluated = [row[result.strategy] for row in csv.DictReader(file)]
+        assert [answer.rendered.cell for answer in predict(out, texts) if answer.rendered] == evaluated
 
 
 def _stock_answers(folder: Path, dev: Any, kind: str) -> float:

@@ -12,16 +12,19 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from probescale.models.batching import batches_by_tokens
 from probescale.models.family import Family
 from probescale.models.heads import detect_head
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.memory import BatchSplitter
 from probescale.models.saving import METADATA_FILE
+from probescale.recovery.inputs import Inputs, select_model_fields
 from probescale.tasks.kinds import Kind, find_kind, kind_for_head
 from probescale.utils.files import read_json
 
 RunBatch = Callable[[dict[str, np.ndarray]], np.ndarray]  # a padded batch -> (texts, labels) or (texts, tokens, labels)
 STATES = "states"  # in the record of a model without a head, in place of a kind of task
+BATCH_TOKENS = 2048
 LONGEST = 512  # tokens, where neither model nor tokenizer has a limit
 
 
@@ -57,12 +60,40 @@ class TraceableModel(nn.Module):
         return self.family.sentence_logits(outputs.logits, inputs["attention_mask"])
 
 
-def run_in_parts(
-    model: InferenceModel, batch: dict[str, np.ndarray], texts: Sequence[int] | np.ndarray, portions: BatchSplitter
+def compute_logits(
+    model: InferenceModel,
+    inputs: Inputs,
+    splitter: BatchSplitter,
+    numbers: np.ndarray | None = None,
+    advance: Callable[[int], None] = lambda _: None,
 ) -> np.ndarray:
-    """The outputs for a batch, which is run in parts where memory is short. `texts` are their numbers, from 0."""
-    work = lambda part: model.run({name: values[part] for name, values in batch.items()})  # noqa: E731
-    return np.concatenate(portions.run(texts, batch["input_ids"].shape[1], work))
+    """(rows, columns) the logits of every row; NaN for words beyond the length limit.
+
+    `numbers`, from 0, name the inputs in error messages. `advance` is called with the number of inputs of each batch.
+    """
+    order, result = inputs.tokens.by_length, None
+    for here in batches_by_tokens(inputs.tokens.lengths[order], BATCH_TOKENS):
+        chosen = order[here]
+        batch = inputs.collate(model.tokenizer, [inputs[int(number)] for number in chosen])
+        rows = batch["rows"].numpy()
+        logits = _run_in_parts(model, batch, chosen if numbers is None else numbers[chosen], splitter)
+        if rows.ndim == 2:  # one row per token
+            logits, rows = logits[rows >= 0], rows[rows >= 0]
+        if result is None:
+            result = np.full((inputs.rows, logits.shape[-1]), np.nan, np.float32)
+        result[rows] = logits
+        advance(len(chosen))
+    assert result is not None
+    return result
+
+
+def _run_in_parts(
+    model: InferenceModel, batch: dict[str, Tensor], numbers: np.ndarray, splitter: BatchSplitter
+) -> np.ndarray:
+    """The outputs for a batch, which is run in parts where memory is short."""
+    fields = {name: tensor.numpy() for name, tensor in select_model_fields(batch).items()}
+    work = lambda part: model.run({name: values[part] for name, values in fields.items()})  # noqa: E731
+    return np.concatenate(splitter.run(numbers, fields["input_ids"].shape[1], work))
 
 
 def load_pytorch(folder: Path, source: str, field: str) -> LoadedModel:
