@@ -31,7 +31,7 @@ Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[\w.-]+$")]
 Int = Annotated[int, Strict()]  # true is not 1
 Column = Annotated[str | int, Field(union_mode="left_to_right")]
 Pooling = Literal["auto", "cls", "sep", "mean", "max", "last", "token", "token_mean"]
-WORD_POOLINGS = ("token", "token_mean")  # of tagging: one state a word
+WORD_POOLINGS = ("token", "token_mean")  # of tagging: one state per word
 ProbeTarget = Literal["class", "multi", "number"]  # what a probe predicts
 Head = Literal["none", "sentence", "token", "regression", "lm"]  # of a stock model
 Granularity = Literal["layer", "sublayer", "head"]
@@ -101,7 +101,7 @@ class ProbeConfig(Section):
     def _one_kind(self) -> ProbeConfig:
         words = self.pooling in WORD_POOLINGS
         if self.property is not None and (words or self.target != "class"):
-            raise ValueError("a property is one class a sentence: leave target out, and use another pooling")
+            raise ValueError("a property is one class per sentence: leave target out, and use another pooling")
         if words and self.target != "class":
             raise ValueError("words have one class each: leave target out")
         if self.target != "class" and self.data is None:
@@ -130,7 +130,8 @@ class TaskConfig(Section):
     train: Data = Field(description="Training data. Fine-tuning uses all of it; probes use a split inside it.")
     dev: Data | None = Field(
         default=None,
-        description="Data for the final figures, used for nothing else. By default a fifth of train is held out.",
+        description="Data for the final figures, used for nothing else (but `smallest` chooses the size on it). By "
+        "default a fifth of train is held out.",
     )
     metric: str | None = Field(
         default=None,
@@ -194,7 +195,8 @@ class ProbingConfig(Section):
     penalties: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(0.0001, 0.001, 0.01, 0.1, 1.0),
         min_length=1,
-        description="L2 penalties tried per layer on an inner split, as scikit-learn's C.",
+        description="L2 penalties tried per layer on an inner split, as scikit-learn's C: a smaller value "
+        "is a stronger penalty.",
     )
     granularity: Annotated[tuple[Granularity, ...], BeforeValidator(_one_or_more)] = Field(
         default=("layer",),
@@ -315,8 +317,8 @@ class RecoveryConfig(Section):
     )
     start: Literal["teacher", "pretrained"] = Field(
         default="teacher",
-        description="With distil: whether subnetworks are cut from the fine-tuned original (teacher), or from the "
-        "weights before fine-tuning (pretrained), as in the paper.",
+        description="With distil: whether subnetworks are cut from the fine-tuned original, head included (teacher), "
+        "or from the weights before fine-tuning, with a new head (pretrained), as in the paper.",
     )
     soft: float = Field(
         default=0.5,

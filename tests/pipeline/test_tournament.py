@@ -138,4 +138,4 @@ def test_a_tournament_is_refused_outside_a_run(cli, model_folder, task_files, tm
         smallest(check(raw | {"shrink": {}}), 0.9, tmp_path / "small")
     found = cli("select", str(tried[0] / "scores.json"), "--strategy", "tried", "--k", "2")
     assert found.code == 2
-    assert "only a run makes" in found.err
+    assert "only `probescale run` does" in found.err

@@ -1,4 +1,4 @@
-"""list: what can be named in a configuration."""
+"""list: the names that configurations and options can use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Listing(str, Enum):
 
 @app.command("list")
 def list_(what: Annotated[Listing, typer.Argument(help="What to list.", show_default=False)]) -> None:
-    """List the names that a configuration can use."""
+    """List the names that configurations and options can use: tasks, properties, probes, strategies, ..."""
     if what is Listing.exporters:
         with quick_imports():
             from probescale.deploy.tables import exporters_table

@@ -1,4 +1,4 @@
-"""What every result records, so that it can be made again: model, data, versions, seed, command."""
+"""Provenance, which every result records so that it can be reproduced: model, data, versions, seed, command."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ _PACKAGES = ("probescale", "torch", "transformers", "scikit-learn", "numpy")
 
 
 def provenance(loaded: LoadedModel, task: Task | None = None, seed: int | None = None) -> dict[str, Any]:
+    """The record of what a result was computed from: model, data, seed, versions and command."""
     record: dict[str, Any] = {
         "model": loaded.source,
         "model_sha256": loaded.fingerprint,
@@ -33,11 +34,12 @@ def provenance(loaded: LoadedModel, task: Task | None = None, seed: int | None =
 
 
 def versions() -> dict[str, str]:
+    """The versions of Python and of the packages that results depend on."""
     return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
 def command(argv: list[str]) -> str:
-    """The command as typed, without where the output goes: the same work has the same record. From Python, "python".
+    """The command as typed, without the output folder: equal runs have equal records. From Python: "python".
 
     >>> command(["/usr/bin/probescale", "run", "a b.yaml", "--out", "x", "--overwrite"])
     "probescale run 'a b.yaml'"

@@ -30,7 +30,8 @@ FEWEST = 4  # sizes, to fit a law
 
 
 def parse_share(text: str) -> float:
-    """
+    """The share of the original's metric to keep, between 0 and 1.
+
     >>> parse_share("97%"), parse_share("0.97")
     (0.97, 0.97)
     """

@@ -51,6 +51,7 @@ def load_config(path: Path | str, assignments: Sequence[str] = ()) -> RunConfig:
 
 
 def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
+    """The checked configuration; raises all its problems at once. `assignments`: changes like dotted.key=value."""
     problems: list[UserError] = []
 
     def attempt(step: Callable[..., T], *args: Any, **kwargs: Any) -> T | None:  # noqa: ANN401 - passed through

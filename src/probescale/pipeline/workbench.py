@@ -37,6 +37,8 @@ from probescale.utils.files import write_json
 
 @dataclass(frozen=True)
 class Workbench:
+    """What all steps of a run share: configuration, task, model, ways of shrinking, and provenance."""
+
     config: RunConfig
     task: Task
     loaded: LoadedModel  # with a new head, before any training

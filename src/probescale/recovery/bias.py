@@ -56,7 +56,7 @@ class SwapEffect(Record):
 
 
 class Bias(Record):
-    """Saved as bias.json."""
+    """How predictions of both models change with names and pronouns. Saved as bias.json."""
 
     original: tuple[SwapEffect, ...]
     small: tuple[SwapEffect, ...]

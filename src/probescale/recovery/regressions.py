@@ -38,7 +38,7 @@ class Example(Record):
 
 
 class Regressions(Record):
-    """Saved as regressions.json."""
+    """Dev examples on which the subnetwork is wrong and the original right, by group. Saved as regressions.json."""
 
     agreement: float  # share of rows on which both models agree
     newly_wrong: int

@@ -26,7 +26,7 @@ class EvaluatedModel(Record):
 
 
 class RunResult(Record):
-    """Saved as metrics.json."""
+    """Metrics of the original, the subnetwork and the compared strategies on the dev set. Saved as metrics.json."""
 
     task: str
     metric: str

@@ -24,7 +24,7 @@ class SearchStep(BaseModel):
 
 
 class SmallestSearch(Record):
-    """Saved as smallest.json."""
+    """The smallest model that keeps enough, and every training that led to it. Saved as smallest.json."""
 
     keep: float  # the required share of the original's metric
     wanted: float  # the metric that this share amounts to

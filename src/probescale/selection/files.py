@@ -84,7 +84,8 @@ def select_from_files(
 
 
 def parse_weights(words: Sequence[str], field: str, what: str) -> dict[str, float]:
-    """
+    """The weights by name, from words like NAME=NUMBER.
+
     >>> parse_weights(["pos=0.5"], "--weight", "PROBE")
     {'pos': 0.5}
     """

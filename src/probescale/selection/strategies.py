@@ -34,7 +34,7 @@ class Strategy:
     choose: Choose
     reads: Reads  # what has to be measured for it
     contiguous: bool = False  # it keeps contiguous blocks only, so a gap contradicts it
-    proposers_read: tuple[Reads, ...] = ()  # what the strategies read whose proposals it compares
+    proposers_read: tuple[Reads, ...] = ()  # what is measured for the strategies whose proposals it compares
     decides_allocation: bool = False  # it also decides how the budget is shared between layers and embeddings
 
     @property
@@ -49,6 +49,7 @@ class Strategy:
 
     @property
     def help(self) -> str:
+        """The sentence that `probescale list strategies` shows."""
         return first_doc_line(self.choose)
 
 
@@ -105,13 +106,13 @@ def uniform_k(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subs
 
 @strategy("nothing")
 def bottom_k(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """The first k layers: the strongest simple rule in the field (Sajjad et al.)."""
+    """The first k layers (Sajjad et al.)."""
     yield from _place(lambda _, k: range(1, k + 1), evidence.layers, k, structure)
 
 
 @strategy("nothing")
 def alternate(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """Every second layer dropped, from the last one down; repeated while more than k are left."""
+    """Drops every second layer from the top, and repeats until k are left."""
     yield from _place(_alternate, evidence.layers, k, structure)
 
 
@@ -143,13 +144,13 @@ def marginal(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subse
 
 @strategy("flow")
 def block_influence(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """The k layers that change their input most, 1 - cos (ShortGPT); from texts alone."""
+    """The k layers that change their input most, 1 - cos (ShortGPT); needs no labels."""
     yield from rank_by_value(_require_flow(evidence.influence, "block_influence", structure), k, structure)
 
 
 @strategy("flow")
 def angular(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """All but the contiguous block across which hidden states turn least (Gromov et al.); from texts alone."""
+    """All but the contiguous block with the least angle between input and output (Gromov et al.); needs no labels."""
     angles, layers = _require_flow(evidence.angles, "angular", structure), evidence.layers
     starts = sorted(range(k + 1), key=lambda before: angles[before][before + layers - k])
     rest = [(*range(1, before + 1), *range(before + layers - k + 1, layers + 1)) for before in starts]
@@ -190,10 +191,10 @@ def exhaustive(evidence: Evidence, k: int, structure: Structure) -> Iterator[Sub
 
 @strategy("tournament", proposers_read=("flow", "blocks"), decides_allocation=True)
 def tried(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
-    """The tournament: proposals of other strategies, each trained briefly; the best one wins. Only in runs."""
+    """The best of other strategies' proposals after a short training each; only in `probescale run`."""
     if not evidence.tournament:
         raise UserError(
-            "tried decides by short trainings, which only a run makes",
+            "tried decides by short trainings, which only `probescale run` does",
             field=f"{structure.where}strategy",
             hint="use `probescale run` with it, or stitched here",
         )
@@ -211,7 +212,10 @@ def _blocks(layers: int, k: int, structure: Structure) -> list[Subset]:
 def _place(
     rule: Callable[[int, int], Sequence[int] | Iterator[int]], layers: int, k: int, structure: Structure
 ) -> Iterator[Subset]:
-    """What the rule chooses of the droppable layers, plus those that must stay; moved where the structure needs it."""
+    """The subset that a rule of positions gives, moved as little as the structure requires.
+
+    `rule(n, m)` gives m positions from 1 to n. It is applied to the layers that may be dropped.
+    """
     free = [layer for layer in range(1, layers + 1) if layer not in structure.keep]
     more = k - len(structure.keep)
     if more < 0:
