@@ -117,16 +117,18 @@ def _option_default(value: object, shown: object) -> str:
 def functions() -> str:
     """The public functions with their signatures and docstrings."""
     introduction = (
-        "`from probescale import run, load_config`: the public functions do what the commands of the same name do "
-        "(`cut` is `probescale extract`). `Settings` is a configuration, a mapping with the same keys, or the path of "
+        "`from probescale import run, load_config`: the public functions do what the commands of the same name do, with "
+        "fewer options (`cut` is `probescale extract`). `Settings` is a configuration, a mapping with the same keys, or the path of "
         "a YAML file. Wrong input raises `UserError`."
     )
     sections = [NOTE, "# Python functions", introduction]
     for name in probescale.__all__:
-        function = getattr(probescale, name)
-        if inspect.isfunction(function):
-            signature = str(inspect.signature(function)).replace("'", "")
-            sections += [f"## {name}", f"```text\n{name}{signature}\n```", inspect.getdoc(function) or ""]
+        public = getattr(probescale, name)
+        if inspect.isfunction(public):
+            signature = str(inspect.signature(public)).replace("'", "")
+            sections += [f"## {name}", f"```text\n{name}{signature}\n```", inspect.getdoc(public) or ""]
+        elif not inspect.isclass(public):
+            sys.exit(f"probescale.{name}: only functions and classes are public, and this is {public!r}")
     return "\n\n".join(sections) + "\n"
 
 

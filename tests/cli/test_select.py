@@ -114,9 +114,9 @@ def test_calibrate_learns_weights_and_writes_scores_that_carry_them(cli, calibra
     written = json.loads((tmp_path / "new.json").read_text())
     assert {n: p["weight"] for n, p in written["probes"].items()} == pytest.approx({"pos": 0.8, "ner": 0.2})
     assert written["relevance"] == pytest.approx([0.2, 0.8, 0.4])
-    learnt = json.loads(cli("calibrate", *calibration, "--json").out)
-    assert learnt["weights"] == pytest.approx({"pos": 0.8, "ner": 0.2})
-    assert learnt["error"] == pytest.approx(0, abs=1e-9)
+    learned = json.loads(cli("calibrate", *calibration, "--json").out)
+    assert learned["weights"] == pytest.approx({"pos": 0.8, "ner": 0.2})
+    assert learned["error"] == pytest.approx(0, abs=1e-9)
     assert kept_by(cli, tmp_path / "new.json", "--k", 1, "--strategy", "best_scores") == [2]
     assert kept_by(cli, calibration[0], "--k", 1, "--strategy", "best_scores") == [3], "with equal weights"
 

@@ -43,7 +43,7 @@ def test_the_candidate_that_learns_most_is_kept(tried):
     assert trials.winner.loss == min(one.loss for one in trials.finals) < trials.constant_loss
     assert trials.finals[0] == trials.rules[0], "what probes propose; as many texts as in the round before"
     for attempts in (trials.allocations, trials.rules, trials.finals):
-        assert trials.has_learnt(attempts)
+        assert trials.has_learned(attempts)
         assert len({(str(one.shrink), one.kept) for one in attempts}) == len(attempts) > 1
     assert {str(one.shrink) for one in trials.rules} == {str(trials.rank(trials.allocations)[0].shrink)}
     assert {one.texts for one in trials.rules} == {600}
@@ -57,9 +57,9 @@ def test_the_candidate_that_learns_most_is_kept(tried):
 def test_without_any_learning_probes_decide(tried):
     found = Tournament.load(tried[0] / "tournament.json")
     hopeless = found.model_copy(update={"constant_loss": found.winner.loss})
-    assert not hopeless.has_learnt(hopeless.finals)
+    assert not hopeless.has_learned(hopeless.finals)
     assert hopeless.winner == found.rules[0]
-    assert f"None of {len(found.rules)} choices of layers learnt anything" in hopeless.summary()
+    assert f"None of {len(found.rules)} choices of layers learned anything" in hopeless.summary()
 
 
 def test_fast_learners_are_trained_longer(tmp_path):

@@ -77,7 +77,7 @@ def test_a_student_comes_near_its_teacher_on_texts_that_nobody_labelled(parent, 
 
 @pytest.mark.slow
 def test_wrong_labels_on_unlabelled_texts_mean_nothing(parent, teacher, tmp_path):
-    """They have label numbers in their data type, which must not be learnt."""
+    """They have label numbers in their data type, which must not be learned."""
     found = []
     for number, labels in enumerate([(0,) * len(MORE), (1,) * len(MORE)]):
         outputs = record_teacher_outputs(
@@ -128,7 +128,7 @@ def test_the_best_epoch_is_kept(parent, monkeypatch):
 
 
 @pytest.mark.slow
-def test_rows_set_aside_are_not_learnt_from(parent):
+def test_rows_set_aside_are_not_learned_from(parent):
     """With labels turned round in the part that is set aside, the same model comes out of a single epoch."""
     from probescale.tasks.sampling import split_rows
 
@@ -177,7 +177,7 @@ def test_words_are_answered_at_their_first_piece(model_folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.0, 1000.0])
-def test_quantities_of_any_size_are_learnt_and_answered_in_their_units(model_folder, factor):
+def test_quantities_of_any_size_are_learned_and_answered_in_their_units(model_folder, factor):
     loaded = load_classifier(str(model_folder("bert")), None, (), 0, head="regression")
     values = tuple(factor * (5 + label) for label in TRAIN.labels)
     train = replace(TRAIN, labels=values, names=(), target="number", kind="number")

@@ -26,7 +26,7 @@ FINALISTS = 2  # that are trained for longer, besides the probes' choice
 LONGER = 3  # times as many texts
 FEWEST_TEXTS = 5000
 SHARE = 0.1  # of the texts that the recipe reads
-LEARNT = 0.95  # of a constant predictor's loss: below it, something was learnt
+LEARNED = 0.95  # of a constant predictor's loss: below it, something was learned
 
 Round = Literal["allocations", "rules", "finals"]
 
@@ -53,12 +53,12 @@ class Tournament(Record):
     finals: tuple[Candidate, ...] = ()  # the best of them again, for longer
     constant_loss: float = 0.0  # of a predictor that gives every text the same answer
 
-    def has_learnt(self, candidates: Sequence[Candidate]) -> bool:
-        return min(candidate.loss for candidate in candidates) < LEARNT * self.constant_loss
+    def has_learned(self, candidates: Sequence[Candidate]) -> bool:
+        return min(candidate.loss for candidate in candidates) < LEARNED * self.constant_loss
 
     def rank(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The best first; where none has learnt anything, in the order of the probes."""
-        return sorted(candidates, key=lambda each: each.loss) if self.has_learnt(candidates) else list(candidates)
+        """The best first; where none has learned anything, in the order of the probes."""
+        return sorted(candidates, key=lambda each: each.loss) if self.has_learned(candidates) else list(candidates)
 
     @property
     def winner(self) -> Candidate:
@@ -85,9 +85,9 @@ class Tournament(Record):
 
     def _summarise(self, candidates: Sequence[Candidate], what: str) -> str:
         number, texts, ranked = len(candidates), candidates[0].texts, self.rank(candidates)
-        if not self.has_learnt(candidates):
+        if not self.has_learned(candidates):
             return (
-                f"None of {number} {what} learnt anything in {texts:,} texts, so probes decided: layers "
+                f"None of {number} {what} learned anything in {texts:,} texts, so probes decided: layers "
                 f"{format_layers(ranked[0].kept)}. A larger selection.trial may tell more."
             )
         second = "".join(f"; next: {each.describe()}" for each in ranked[1:2])

@@ -19,7 +19,7 @@ class LabelScale:
     mean: float = 0.0
     deviation: float = 1.0
 
-    def standardize(self, values: np.ndarray) -> np.ndarray:
+    def standardise(self, values: np.ndarray) -> np.ndarray:
         """Values in standard units."""
         return ((values - self.mean) / self.deviation).astype(np.float32)
 

@@ -64,12 +64,12 @@ def build_training_set(
     kind, known = find_kind(train.kind), train.row_labels
     scale = fit_label_scale(known, loaded.model) if kind.standardised else LabelScale()
     labels = np.full((inputs.rows, *known.shape[1:]), np.nan, np.float32)  # unlabelled inputs come last
-    labels[: len(known)] = scale.standardize(known)
+    labels[: len(known)] = scale.standardise(known)
     states = teacher.states_for(kept) if teacher and kept and (recipe.states or recipe.healing) else None
     objective = Objective(
         labels=torch.from_numpy(labels),
         criterion=kind.loss,
-        teacher_logits=torch.from_numpy(scale.standardize(teacher.logits)) if teacher else None,
+        teacher_logits=torch.from_numpy(scale.standardise(teacher.logits)) if teacher else None,
         teacher_share=recipe.soft,
         temperature=recipe.temperature,
         states=None if states is None else torch.from_numpy(states),
