@@ -123,9 +123,9 @@ def test_an_interrupted_pass_resumes_where_it_stopped(loaded, tmp_path, monkeypa
     if left == "one damaged file":
         (note.parent / "layer-003.npy").write_bytes(b"nothing")
     before = len(passes)
-    found = represent(loaded, requests, store, one_by_one)
+    resumed = represent(loaded, requests, store, one_by_one)
     assert len(passes) - before == {"both notes": 35, "one older note": 37, "one damaged file": 40}[left]
-    for features, states in zip(found, expected, strict=True):
+    for features, states in zip(resumed, expected, strict=True):
         for site, rows in load_all(features).items():
             np.testing.assert_allclose(rows, states[site], rtol=1e-5, atol=1e-6)
 
@@ -178,10 +178,10 @@ def test_kill_9_and_two_processes_at_once(loaded, tmp_path):
     assert batches[0] == 0, "the second process waited and computed nothing"
     assert 0 < batches[1] <= 30, "what the killed process had done was not done again"
 
-    found = represent(loaded, [Request(DATA, "mean")], Store(folder), PassSettings(batch_tokens=1000))[0]
+    recovered = represent(loaded, [Request(DATA, "mean")], Store(folder), PassSettings(batch_tokens=1000))[0]
     fresh = represent(loaded, [Request(DATA, "mean")], Store(tmp_path / "fresh"), PassSettings(batch_tokens=1000))[0]
-    assert found.folder.parent == folder
-    for site, rows in load_all(found).items():
+    assert recovered.folder.parent == folder
+    for site, rows in load_all(recovered).items():
         np.testing.assert_allclose(rows, load_all(fresh)[site], rtol=1e-5, atol=1e-6)
 
 

@@ -23,7 +23,7 @@ def loaded(request, model_folder):
 
 
 def states_by_hand(loaded, texts, pairs=None):
-    """(tokens of all texts, places, hidden): one text at a time, so that there is no padding at all."""
+    """(tokens of all texts, points, hidden): one text at a time, so that there is no padding at all."""
     blocks = loaded.family.layers(loaded.model)
     seen: list[torch.Tensor] = []
 

@@ -66,8 +66,8 @@ def test_intervals_cover_the_truth_about_as_often_as_they_say():
     for seed in range(200):
         rng = np.random.default_rng(seed)
         truth = ProbeLabels("class", np.zeros(150, int), NAMES)
-        one = estimate(truth, (rng.random(150) > 0.8).astype(int))["accuracy"]
-        covered += one.low <= 0.8 <= one.high
+        accuracy = estimate(truth, (rng.random(150) > 0.8).astype(int))["accuracy"]
+        covered += accuracy.low <= 0.8 <= accuracy.high
     assert 0.88 <= covered / 200 <= 0.99
 
 
@@ -82,7 +82,7 @@ def test_words_of_a_sentence_are_drawn_together():
     assert apart.high - apart.low < 0.5 * (plain.high - plain.low)
 
 
-def test_selectivity_is_accuracy_minus_that_of_the_control():
+def test_selectivity_is_accuracy_minus_control_accuracy():
     control = ProbeLabels("class", RNG.integers(0, 4, 400), NAMES)
     answers = RNG.integers(0, 4, 400)
     measures = estimate(TRUTH, GUESS, control=(control, answers))
@@ -127,13 +127,13 @@ def test_code_length_falls_with_what_the_features_know():
     assert noise == pytest.approx(800, rel=0.1)
 
 
-def test_a_block_is_coded_by_what_came_before_it():
+def test_a_block_is_encoded_by_a_probe_of_the_rows_before_it():
     seen = []
     online_code_length(lambda x, y: seen.append(len(x)) or (lambda z: np.zeros((len(z), 4))), np.zeros((400, 1)), TRUTH)
     assert seen == block_ends(400)[:-1] == [50, 100, 200]
 
 
-def test_floors_that_need_no_layer():
+def test_baselines_that_need_no_layer():
     target = ProbeLabels("class", np.array([0] * 70 + [1] * 30), NAMES[:2])
     order = np.random.default_rng(0).permutation(100)
     target, words = target[order], [("good" if v else "bad",) for v in target.values[order]]
@@ -147,7 +147,7 @@ def test_floors_that_need_no_layer():
     assert np.array_equal(predict_bag_of_words(words, both, parts), both.values[80:])
 
 
-def test_surprise_is_in_bits():
+def test_surprisal_is_in_bits():
     even = ProbeLabels("class", np.array([0, 1]), NAMES[:2]).surprisal(np.zeros((2, 1)), 10**9)
     assert even.tolist() == pytest.approx([1, 1])
     four = ProbeLabels("class", np.array([2]), NAMES).surprisal(np.log([[0.1, 0.2, 0.25, 0.45]]), 10**9)

@@ -110,12 +110,12 @@ def test_validation_rows_have_no_part_in_the_fit(layers):
     features, labels = layers
     parts = split_parts(ProbeLabels("class", labels, NAMES), None, 0.2, seed=0)
     assert parts is not None
-    spoiled = features.copy()
-    spoiled[:, parts.validation] = 1e3
-    for one, two in zip(score(features, labels)[0], score(spoiled, labels)[0], strict=True):
-        assert (one.penalty, one.steps) == (two.penalty, two.steps)
-        assert one.gap == pytest.approx(two.gap)
-        assert one.measures["code_length"].value == pytest.approx(two.measures["code_length"].value)
+    changed = features.copy()
+    changed[:, parts.validation] = 1e3
+    for clean, altered in zip(score(features, labels)[0], score(changed, labels)[0], strict=True):
+        assert (clean.penalty, clean.steps) == (altered.penalty, altered.steps)
+        assert clean.gap == pytest.approx(altered.gap)
+        assert clean.measures["code_length"].value == pytest.approx(altered.measures["code_length"].value)
 
 
 def test_relevance_is_equation_1():
@@ -211,11 +211,11 @@ def test_what_probing_reports(probed, tmp_path):
 def test_marginal_credit_is_what_a_layer_adds(probed):
     scores = probed[3]
     marginal = scores.with_metric("selectivity", "marginal").with_weights({"task": 1.0})
-    found = scores.probes["task"].measures["selectivity"].values
+    selectivity = scores.probes["task"].measures["selectivity"].values
     below = scores.probes["task"].embeddings["selectivity"]
-    assert marginal.relevance[0] == pytest.approx(found[0] - below)
-    assert marginal.relevance[2] == pytest.approx(found[2] - found[1])
-    assert sum(marginal.relevance) == pytest.approx(found[-1] - below)
+    assert marginal.relevance[0] == pytest.approx(selectivity[0] - below)
+    assert marginal.relevance[2] == pytest.approx(selectivity[2] - selectivity[1])
+    assert sum(marginal.relevance) == pytest.approx(selectivity[-1] - below)
 
 
 @pytest.mark.slow

@@ -81,28 +81,28 @@ def test_neither_batch_size_nor_order_changes_a_word(loaded):
 
 def test_states_are_the_blocks_own_outputs(loaded):
     """One sentence at a time, without the hooks; T5's last layer must not have the final norm."""
-    found = compute_features(loaded, SINGLE, "mean", max_length=64)
+    features = compute_features(loaded, SINGLE, "mean", max_length=64)
     batch = loaded.tokenizer(SINGLE.texts[0], return_tensors="pt")
     with torch.no_grad():
         states = loaded.model.base_model(**batch, output_hidden_states=True).hidden_states
-    np.testing.assert_allclose(found["embeddings"][0], states[0][0].mean(0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(features["embeddings"][0], states[0][0].mean(0), rtol=1e-4, atol=1e-5)
     for layer in range(1, LAYERS):
-        np.testing.assert_allclose(found[f"layer-{layer:03d}"][0], states[layer][0].mean(0), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(features[f"layer-{layer:03d}"][0], states[layer][0].mean(0), rtol=1e-4, atol=1e-5)
     last = states[LAYERS][0].mean(0).numpy()
     normed = loaded.family.name == "t5"
-    assert np.allclose(found[f"layer-{LAYERS:03d}"][0], last, rtol=1e-4, atol=1e-5) != normed
+    assert np.allclose(features[f"layer-{LAYERS:03d}"][0], last, rtol=1e-4, atol=1e-5) != normed
 
 
 def test_sublayers_add_up_to_the_layer_and_heads_to_the_attention(loaded):
-    found = compute_features(loaded, SINGLE, "cls", granularity=("sublayer", "head"), max_length=64)
+    features = compute_features(loaded, SINGLE, "cls", granularity=("sublayer", "head"), max_length=64)
     block = loaded.family.layers(loaded.model)[1]
     projection = block.get_submodule(loaded.family.stack.attention_output)
     with torch.no_grad():
-        projected = projection(torch.from_numpy(found["heads-002"])).numpy()
-    np.testing.assert_allclose(projected, found["attention-002"], rtol=1e-4, atol=1e-4)
+        projected = projection(torch.from_numpy(features["heads-002"])).numpy()
+    np.testing.assert_allclose(projected, features["attention-002"], rtol=1e-4, atol=1e-4)
     if loaded.family.name == "t5":  # pre-norm: the parts add up to the block's output
-        total = found["layer-001"] + found["attention-002"] + found["feed_forward-002"]
-        np.testing.assert_allclose(total, found["layer-002"], rtol=1e-4, atol=1e-4)
+        total = features["layer-001"] + features["attention-002"] + features["feed_forward-002"]
+        np.testing.assert_allclose(total, features["layer-002"], rtol=1e-4, atol=1e-4)
 
 
 def test_poolings_match_their_definitions(loaded):
@@ -111,8 +111,8 @@ def test_poolings_match_their_definitions(loaded):
         states = loaded.model.base_model(**batch, output_hidden_states=True).hidden_states[1][0].numpy()
     expected = {"cls": states[0], "last": states[-1], "mean": states.mean(0), "max": states.max(0)}
     for pooling, state in expected.items():
-        found = compute_features(loaded, SINGLE, pooling, max_length=64)["layer-001"][0]
-        np.testing.assert_allclose(found, state, rtol=1e-4, atol=1e-5)
+        pooled = compute_features(loaded, SINGLE, pooling, max_length=64)["layer-001"][0]
+        np.testing.assert_allclose(pooled, state, rtol=1e-4, atol=1e-5)
 
 
 def make_view(loaded, data, pooling, max_length=64):

@@ -210,7 +210,7 @@ class Store:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether the cache folder can be written to; if not, the user is told and the run goes without."""
+    """Whether the cache folder can be written to; if not, prints a note that nothing is kept."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
