@@ -27,7 +27,11 @@ from probescale.pipeline.smallest import smallest
 from probescale.pipeline.validate import check
 from probescale.pipeline.workbench import prepare
 from probescale.probing.score_files import load_scores
-from probescale.report.markdown import _usage
+from probescale.probing.scores import ProbeResult, ProbeScores
+from probescale.recovery.result import EvaluatedModel, RunResult
+from probescale.report.card import model_card
+from probescale.report.findings import RunFindings
+from probescale.report.usage import usage
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import combine_scores
@@ -186,10 +190,34 @@ def test_the_report_says_how_to_use_the_model(data, model_folder, family):
     said = {}
     for kind in KINDS:
         config = check(raw_config(model_folder(family), data[kind]))
-        said[kind] = _usage(load_task(config.task, 0), FAMILIES[family])
+        said[kind] = usage(load_task(config.task, 0), FAMILIES[family])
     assert 'pipeline("token-classification", model="model", aggregation_strategy="first")' in said["tags"]
     assert ("attention mask" in said["number"]) == (family == "t5")
     assert ('function_to_apply="none"' in said["number"]) == (family != "t5")
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"), [("bert", "number"), ("roberta", "tags"), ("t5", "tags"), ("t5", "number")]
+)
+def test_the_card_says_the_same_as_the_report(data, model_folder, family, kind):
+    task = load_task(check(raw_config(model_folder(family), data[kind])).task, 0)
+    parent = load_classifier(str(model_folder(family)), None, task.train.names, 0, head=task.kind.head)
+    scores = ProbeScores(
+        task="tiny", layers=LAYERS, probes={"task": ProbeResult(scores=(0.5, 0.7, 0.6, 0.4), weight=1)}
+    )
+    chosen = select(scores.relevance, Constraints(parse_budget(k=2)), "contiguous")
+    small = EvaluatedModel(
+        kept=chosen.kept, params=10, ratio_total=0.5, ratio_layers=0.5, value=0.8, interval=(0.7, 0.9), retention=1.0,
+        losses=(0.5,), milliseconds=1.0, speedup=2.0, seconds=1.0,
+    )  # fmt: skip
+    result = RunResult(
+        task="tiny", metric=task.metric, split="dev", examples=40, recipe="5 epochs", strategy="contiguous",
+        original=small, subnetwork=small, compared={}, retention=1.0, provenance={},
+    )  # fmt: skip
+    card = model_card(parent, task, RunFindings(scores, chosen, result, None))
+    assert usage(task, FAMILIES[family]) in card
+    works = "AutoModelForTokenClassification.from_pretrained" if (family, kind) == ("t5", "number") else "pipeline("
+    assert works in card
 
 
 @pytest.mark.slow

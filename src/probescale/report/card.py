@@ -11,6 +11,7 @@ from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.findings import RunFindings
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.table import Table, format_interval
+from probescale.report.usage import usage
 from probescale.tasks.task import Task
 from probescale.utils.sources import is_local, local_path
 
@@ -54,7 +55,8 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
         f"{original.params / small.params:.1f} times fewer parameters (embeddings and head included), fine-tuned for "
         f"{task.name}. Made with ProbeScale.",
         "## Use",
-        _use(task.kind.pipeline_tag),
+        "`model` is the path of this folder, or its name on the hub.",
+        usage(task, parent.family),
         "## Results",
         _table(result).markdown(),
         f"{metric} on {escape_markdown(result.split)}, {result.examples:,} examples. Intervals: 95 %, from resampling "
@@ -85,13 +87,6 @@ def read_licence(source: str) -> str | None:
         head = file.read(20_000).split("---")
     match = re.search(r"^license:\s*([\w.-]+)\s*$", head[1], re.MULTILINE) if len(head) > 2 else None
     return match[1] if match else None
-
-
-def _use(pipeline: str) -> str:
-    return (
-        "```python\nfrom transformers import pipeline\n\n"
-        f'predict = pipeline("{pipeline}", "path/of/this/folder")\npredict("A text.")\n```'
-    )
 
 
 def _table(result: RunResult) -> Table:

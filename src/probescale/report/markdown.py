@@ -11,8 +11,8 @@ from probescale.report.findings import RunFindings
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table
+from probescale.report.usage import usage
 from probescale.selection.result import Selection
-from probescale.tasks.kinds import Kind
 from probescale.tasks.task import Task
 
 
@@ -38,7 +38,7 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
             *(_worse(changed) if changed else []),
             *(["## Names and pronouns", bias_sentence(bias), bias_table(bias).markdown()] if bias else []),
             "## How to use it",
-            _usage(task, family),
+            usage(task, family),
             "## How to reproduce it",
             _record(result),
         ]
@@ -78,36 +78,6 @@ def _how(task: Task, findings: RunFindings) -> str:
     if task.repeats:
         lines.append(f"- {task.repeats:,} training rows were removed: they repeat another row or a dev row.")
     return "\n".join(lines)
-
-
-def _usage(task: Task, family: Family) -> str:
-    """Python that loads the model folder with transformers alone."""
-    kind = task.kind
-    if kind.unit == "text" and family.mean_of_token_logits:
-        return _mean_of_tokens(kind, family)
-    code = _python("from transformers import pipeline", "", kind.pipeline_call(task.train.names))
-    return f"{kind.usage_note}\n\n{code}" if kind.usage_note else code
-
-
-def _mean_of_tokens(kind: Kind, family: Family) -> str:
-    what, answer = kind.outputs
-    stock = family.classifier_class
-    code = _python(
-        f"from transformers import {stock}, AutoTokenizer",
-        "",
-        f'model, tokenizer = {stock}.from_pretrained("model"), AutoTokenizer.from_pretrained("model")',
-        'batch = tokenizer(["some text"], padding=True, return_tensors="pt")',
-        'mask = batch["attention_mask"].unsqueeze(-1)',
-        f"{answer} = (model(**batch).logits * mask).sum(1) / mask.sum(1)",
-    )
-    return f"""transformers has no sentence classifier for this encoder. The folder holds a token classifier;
-a text's {what} the mean of its tokens' logits under the attention mask:
-
-{code}"""
-
-
-def _python(*lines: str) -> str:
-    return "\n".join(["```python", *lines, "```"])
 
 
 def _record(result: RunResult) -> str:
