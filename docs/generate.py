@@ -117,9 +117,9 @@ def _option_default(value: object, shown: object) -> str:
 def functions() -> str:
     """The public functions with their signatures and docstrings."""
     introduction = (
-        "`from probescale import run, load_config`: the public functions do what the commands of the same name do, with "
-        "fewer options (`cut` is `probescale extract`). `Settings` is a configuration, a mapping with the same keys, or the path of "
-        "a YAML file. Wrong input raises `UserError`."
+        "`from probescale import run, load_config`: the public functions do what the commands of the same name do, "
+        "with fewer options (`cut` is `probescale extract`). `Settings` is a configuration, a mapping with the same "
+        "keys, or the path of a YAML file. Wrong input raises `UserError`."
     )
     sections = [NOTE, "# Python functions", introduction]
     for name in probescale.__all__:

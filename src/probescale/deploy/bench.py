@@ -1,4 +1,4 @@
-"""bench(): how fast models and formats are, side by side in one run."""
+"""Time models and formats side by side: latency, throughput, memory and size."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WARM_UP = 3
 
 
 class Timing(Record):
-    """One model with one shape of batch."""
+    """Latency and throughput of one model with one shape of batch."""
 
     model: str
     format: str
@@ -31,17 +31,22 @@ class Timing(Record):
 
 
 class BenchResult(Record):
+    """Timings of all models with all shapes, and their sizes."""
+
     threads: int
     passes: int
     rows: tuple[Timing, ...]
     size: dict[str, int]  # bytes on disk of the weights
-    memory: dict[str, int]  # bytes at most, beyond the libraries
+    memory: dict[str, int]  # peak bytes, beyond those of the libraries
 
 
 def bench(
     sources: Sequence[str], batch_sizes: Sequence[int] = (1, 32), lengths: Sequence[int] = (32, 128), passes: int = 20
 ) -> BenchResult:
-    """All models in turn, pass by pass: what else the machine does slows them all alike."""
+    """Time every model with every batch size and length.
+
+    The models take turns, pass by pass, so that other load on the machine slows all of them alike.
+    """
     if len(set(sources)) < len(sources):
         raise UserError("a model is given twice", field="MODEL", hint="give each once")
     import torch
@@ -49,33 +54,34 @@ def bench(
     threads, shapes = torch.get_num_threads(), [(size, length) for size in batch_sizes for length in lengths]
     with ExitStack() as running:
         models = [running.enter_context(ModelProcess(source, threads)) for source in sources]
-        about = {one.source: one.about() for one in models}
-        for name, said in about.items():
-            if too_long := [length for length in lengths if length > said["longest"]]:
-                raise UserError(f"{name} takes at most {said['longest']} tokens, not {too_long[0]}", field="--length")
+        facts = {model.source: model.read_facts() for model in models}
+        for name, fact in facts.items():
+            if too_long := [length for length in lengths if length > fact["longest"]]:
+                raise UserError(f"{name} takes at most {fact['longest']} tokens, not {too_long[0]}", field="--length")
         rows: list[Timing] = []
         with progress("timing", len(shapes) * (WARM_UP + passes)) as advance:
             for size, length in shapes:
-                times = _in_turn(models, size, length, passes, advance)
-                rows += _timed(times, {name: said["format"] for name, said in about.items()}, size, length)
-        memory = {one.source: one.memory for one in models}
-    size = {name: said["size"] for name, said in about.items()}
+                times = _time_in_turn(models, size, length, passes, advance)
+                rows += _summarise(times, {name: fact["format"] for name, fact in facts.items()}, size, length)
+        memory = {model.source: model.peak_memory for model in models}
+    size = {name: fact["size"] for name, fact in facts.items()}
     return BenchResult(threads=threads, passes=passes, rows=tuple(rows), size=size, memory=memory)
 
 
-def _in_turn(
+def _time_in_turn(
     models: Sequence[ModelProcess], size: int, length: int, passes: int, advance: Callable[[int], None]
 ) -> dict[str, list[float]]:
-    """Milliseconds of every pass that counts."""
-    times: dict[str, list[float]] = {one.source: [] for one in models}
+    """Milliseconds of every pass after the warm-up, by model."""
+    times: dict[str, list[float]] = {model.source: [] for model in models}
     for _ in range(WARM_UP + passes):
-        for one in models:
-            times[one.source].append(one.run(size, length))
+        for model in models:
+            times[model.source].append(model.run(size, length))
         advance(1)
-    return {name: spent[WARM_UP:] for name, spent in times.items()}
+    return {name: passes_ms[WARM_UP:] for name, passes_ms in times.items()}
 
 
-def _timed(times: dict[str, list[float]], formats: dict[str, str], size: int, length: int) -> list[Timing]:
+def _summarise(times: dict[str, list[float]], formats: dict[str, str], size: int, length: int) -> list[Timing]:
+    """One timing per model for this shape."""
     first = statistics.median(next(iter(times.values())))
     return [
         Timing(
@@ -83,11 +89,11 @@ def _timed(times: dict[str, list[float]], formats: dict[str, str], size: int, le
             format=formats[name],
             batch_size=size,
             length=length,
-            median=statistics.median(spent),
-            p95=float(np.percentile(spent, 95)),
-            per_second=1000 * size / statistics.median(spent),
-            per_million=1000 * statistics.median(spent) / size,
-            speedup=first / statistics.median(spent),
+            median=statistics.median(passes_ms),
+            p95=float(np.percentile(passes_ms, 95)),
+            per_second=1000 * size / statistics.median(passes_ms),
+            per_million=1000 * statistics.median(passes_ms) / size,
+            speedup=first / statistics.median(passes_ms),
         )
-        for name, spent in times.items()
+        for name, passes_ms in times.items()
     ]

@@ -1,7 +1,7 @@
-"""A model in a process of its own, which runs a batch when it is told to and stands still in between.
+"""A model in its own process, which runs one batch per request and is stopped in between.
 
-Threads of PyTorch and of ONNX Runtime wait busily for a while after a pass: in one process, or in one that is not
-stopped, they would slow whatever is timed next, up to three times.
+Threads of PyTorch and of ONNX Runtime wait busily for a while after a pass. In the same process, or in one that is not
+stopped, they would slow down what is timed next, up to three times.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ SERVE = "from probescale.deploy.model_process import serve; serve(sys.argv[1], i
 
 
 class ModelProcess:
-    """Asked for one batch after the other; `with` ends its process."""
+    """Runs a model in its own process, one batch at a time; leaving `with` ends the process."""
 
     def __init__(self, source: str, threads: int) -> None:
-        self.source, self.memory = source, 0  # bytes at most, beyond the libraries
-        self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
-        words = python_command(SERVE, source, str(threads))
-        self.process = psutil.Popen(words, stdin=-1, stdout=-1, stderr=self.said, text=True)
+        self.source, self.peak_memory = source, 0  # bytes, beyond those of the libraries
+        self.stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
+        command = python_command(SERVE, source, str(threads))
+        self.process = psutil.Popen(command, stdin=-1, stdout=-1, stderr=self.stderr, text=True)
 
     def __enter__(self) -> ModelProcess:
         return self
@@ -44,72 +44,74 @@ class ModelProcess:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.communicate()
-        self.said.close()
+        self.stderr.close()
 
-    def about(self) -> dict[str, Any]:
-        """Its format, longest input and size on disk, once it is loaded."""
-        return self._answer()
+    def read_facts(self) -> dict[str, Any]:
+        """Format, longest input and size on disk, once the model is loaded."""
+        return self._read_reply()
 
     def run(self, size: int, length: int) -> float:
-        """Milliseconds of one pass."""
+        """Run one pass; returns its milliseconds."""
         self.process.resume()
         print(size, length, file=self.process.stdin, flush=True)
-        found = self._answer()
-        self.memory = found["memory"]
-        return found["milliseconds"]
+        reply = self._read_reply()
+        self.peak_memory = reply["memory"]
+        return reply["milliseconds"]
 
-    def _answer(self) -> dict[str, Any]:
+    def _read_reply(self) -> dict[str, Any]:
+        """The next line of the process; it is then stopped until the next request."""
         line = self.process.stdout.readline()
         if not line:
             code = self.process.wait()
-            self.said.seek(0)
-            reason = (self.said.read().strip().splitlines() or [f"exit code {code}"])[-1]
+            self.stderr.seek(0)
+            reason = (self.stderr.read().strip().splitlines() or [f"exit code {code}"])[-1]
             raise UserError(f"the process that ran {self.source} died: {reason}", field="MODEL")
-        found = json.loads(line)
-        if refused := found.get("refused"):
+        reply = json.loads(line)
+        if refused := reply.get("refused"):
             raise UserError(refused["message"], field=refused["field"], hint=refused["hint"])
         self.process.suspend()
-        return found
+        return reply
 
 
 def serve(source: str, threads: int) -> None:
-    """What the process does: a line of what it is, then a line for every batch that is asked for."""
+    """Run in the process: print a line of facts about the model, then one line per batch that stdin requests."""
     import torch
 
     torch.set_num_threads(threads)
-    answers, sys.stdout = sys.stdout, sys.stderr  # whatever a library prints is no answer
-    say: Callable[[dict[str, Any]], None] = lambda found: print(json.dumps(found), file=answers, flush=True)  # noqa: E731
+    replies, sys.stdout = sys.stdout, sys.stderr  # what a library prints is not a reply
+    reply: Callable[[dict[str, Any]], None] = lambda fields: print(json.dumps(fields), file=replies, flush=True)  # noqa: E731
     if exporter := detect_exporter(Path(source)):
-        importlib.import_module(exporter.runtime)  # the memory of a library is not the model's
-    memory = Memory()
+        importlib.import_module(exporter.runtime)  # before measuring: a library's memory is not the model's
+    memory = PeakMemory()
     try:
-        with memory.watched():
+        with memory.measure():
             model = open_model(source)
     except UserError as error:
-        say({"refused": {"message": error.message, "field": error.field, "hint": error.hint}})
+        reply({"refused": {"message": error.message, "field": error.field, "hint": error.hint}})
         return
-    say({"format": model.format, "longest": model.max_length, "size": weights_size(model)})
+    reply({"format": model.format, "longest": model.max_length, "size": weights_size(model)})
     batches: dict[tuple[int, int], dict[str, np.ndarray]] = {}
     for line in sys.stdin:
         size, length = map(int, line.split())
         if (size, length) not in batches:
-            batches[size, length] = padded(model, size, length)
-            with memory.watched():
+            batches[size, length] = build_batch(model, size, length)
+            with memory.measure():
                 model.run(batches[size, length])
-        began = time.perf_counter()
+        started = time.perf_counter()
         model.run(batches[size, length])
-        say({"milliseconds": 1000 * (time.perf_counter() - began), "memory": memory.most})
+        reply({"milliseconds": 1000 * (time.perf_counter() - started), "memory": memory.peak})
 
 
-class Memory:
-    """The most bytes that this process took while it was watched, beyond what it had before."""
+class PeakMemory:
+    """The peak memory of this process during `measure`, in bytes, beyond what it had at first."""
 
     def __init__(self) -> None:
-        self.own, self.most = psutil.Process(), 0
-        self.before = self.own.memory_info().rss
+        self.process, self.peak = psutil.Process(), 0
+        self.before = self.process.memory_info().rss
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def measure(self) -> Iterator[None]:
+        """Watch the memory of the block."""
         done = threading.Event()
         watcher = threading.Thread(target=self._watch, args=(done,))
         watcher.start()
@@ -121,18 +123,18 @@ class Memory:
 
     def _watch(self, done: threading.Event) -> None:
         while not done.wait(0.002):
-            self.most = max(self.most, self.own.memory_info().rss - self.before)
+            self.peak = max(self.peak, self.process.memory_info().rss - self.before)
 
 
-def padded(model: InferenceModel, size: int, length: int) -> dict[str, np.ndarray]:
-    """A full batch: a text that is repeated until it is long enough, so that no token is padding."""
+def build_batch(model: InferenceModel, size: int, length: int) -> dict[str, np.ndarray]:
+    """A batch of this size and length without padding."""
     text = "The film never quite finds its feet, but its two leads make up for that. " * (length // 8 + 1)
     batch = model.tokenizer([text] * size, truncation=True, max_length=length, return_tensors="np")
     return dict(batch)
 
 
 def weights_size(model: InferenceModel) -> int:
-    """Bytes on disk of the weights, with the graph of an export; 0 for a model of the hub."""
+    """Bytes on disk of the weights, for an export with its graph; 0 for a model of the hub."""
     if model.folder is None:
         return 0
     suffixes = {".safetensors", *(suffix for exporter in EXPORTERS.values() for suffix in exporter.suffixes)}

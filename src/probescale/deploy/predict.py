@@ -1,4 +1,4 @@
-"""Texts in, labels with probabilities out, as they come: memory does not grow with the number of lines."""
+"""Predict labels with probabilities for a stream of texts; memory does not grow with the number of lines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Prediction:
 
 
 def predict_lines(model: InferenceModel, lines: Iterable[Line], max_length: int | None = None) -> Iterator[Prediction]:
-    """In the order of the lines. Texts are cut where training cut them, unless another length is given."""
+    """Predictions in the order of the lines. Texts are cut where training cut them, unless another length is given."""
     if model.kind is None:
         raise UserError(
             f"{model.name} has no head: it gives states, no labels",

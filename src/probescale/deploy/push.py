@@ -1,4 +1,4 @@
-"""push(): upload a model folder to the hub, with the hub's own client."""
+"""Upload a model folder to the hub, with the hub's own client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def push(folder: Path, repo: str, *, private: bool = False, client: HfApi | None = None) -> str:
-    """The address of the commit. The token is the client's own matter (`hf auth login`)."""
+    """Upload a model folder; returns the address of the commit. The client finds the token itself (`hf auth login`)."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 

@@ -18,18 +18,18 @@ SHOWN = 60  # characters of a text in a table
 TABLE_ROWS = 1000  # predictions in one table
 
 
-def export_lines(about: ExportRecord, to: str, out: Path) -> list[str]:
+def export_lines(record: ExportRecord, to: str, out: Path) -> list[str]:
     """What an export wrote, and how it compares with the PyTorch model."""
-    kind = "8-bit weights" if about.int8 else "float32"
-    said = [
-        f"{out}: {to.upper()}, {kind}, any batch and any length up to {about.longest} tokens",
-        f"float32 outputs within {about.largest_difference:.1e} of the PyTorch model's",
+    kind = "8-bit weights" if record.int8 else "float32"
+    lines = [
+        f"{out}: {to.upper()}, {kind}, any batch and any length up to {record.longest} tokens",
+        f"float32 outputs within {record.largest_difference:.1e} of the PyTorch model's",
     ]
-    if about.value is not None and about.value_pytorch is not None:
-        said.append(f"{about.metric} on dev: {100 * about.value:.2f}; PyTorch: {100 * about.value_pytorch:.2f}")
+    if record.value is not None and record.value_pytorch is not None:
+        lines.append(f"{record.metric} on dev: {100 * record.value:.2f}; PyTorch: {100 * record.value_pytorch:.2f}")
     else:
-        said.append("the task's metric was not measured: no run's data is beside the model")
-    return said
+        lines.append("the task's metric was not evaluated: the model is not in a run folder")
+    return lines
 
 
 def exporters_table() -> Table:
@@ -38,10 +38,10 @@ def exporters_table() -> Table:
     return Table("Exporters", ("exporter", "writes"), rows, words=2)
 
 
-def bench_tables(found: BenchResult) -> list[Table]:
-    """A table a shape; sizes in a last one."""
+def bench_tables(result: BenchResult) -> list[Table]:
+    """One table per shape of batch, and a last one with the sizes."""
     tables = []
-    for size, length in dict.fromkeys((row.batch_size, row.length) for row in found.rows):
+    for size, length in dict.fromkeys((row.batch_size, row.length) for row in result.rows):
         rows = [
             (
                 row.model,
@@ -52,37 +52,38 @@ def bench_tables(found: BenchResult) -> list[Table]:
                 format_duration(row.per_million),
                 f"{row.speedup:.1f}x",
             )
-            for row in found.rows
+            for row in result.rows
             if (row.batch_size, row.length) == (size, length)
         ]
-        title = f"batch {size}, {length} tokens, {found.threads} threads: ms a batch, {found.passes} passes in turn"
+        title = f"batch {size}, {length} tokens, {result.threads} threads: ms per batch, {result.passes} passes in turn"
         header = ("model", "format", "median", "p95", "texts/s", "a million", "speed")
         tables.append(Table(title, header, tuple(rows), words=2))
     sizes = [
-        (name, format_size(size) if size else "", format_size(found.memory[name])) for name, size in found.size.items()
+        (name, format_size(size) if size else "", format_size(result.memory[name]))
+        for name, size in result.size.items()
     ]
     tables.append(Table("size", ("model", "on disk", "memory"), tuple(sizes)))
     return tables
 
 
-def bench_sentence(found: BenchResult) -> str:
-    """What it means in practice, for the largest shape."""
-    size, length = max((row.batch_size, row.length) for row in found.rows)
-    rows = [row for row in found.rows if (row.batch_size, row.length) == (size, length)]
+def bench_sentence(result: BenchResult) -> str:
+    """How long a million texts take with the first and the fastest model, for the largest shape."""
+    size, length = max((row.batch_size, row.length) for row in result.rows)
+    rows = [row for row in result.rows if (row.batch_size, row.length) == (size, length)]
     first, best = rows[0], min(rows, key=lambda row: row.median)
-    words = f"A million texts of {length} tokens take {format_duration(first.per_million)} with {first.model}"
-    return words + ("." if best is first else f", {format_duration(best.per_million)} with {best.model}.")
+    sentence = f"A million texts of {length} tokens take {format_duration(first.per_million)} with {first.model}"
+    return sentence + ("." if best is first else f", {format_duration(best.per_million)} with {best.model}.")
 
 
-def write_bench_figure(found: BenchResult, stem: Path) -> list[Path]:
-    """How many times as fast as the first, a group of bars a shape."""
-    shapes = list(dict.fromkeys((row.batch_size, row.length) for row in found.rows))
-    models = list(dict.fromkeys(row.model for row in found.rows))
+def write_bench_figure(result: BenchResult, stem: Path) -> list[Path]:
+    """Draw the speed relative to the first model, one group of bars per shape; returns the files."""
+    shapes = list(dict.fromkeys((row.batch_size, row.length) for row in result.rows))
+    models = list(dict.fromkeys(row.model for row in result.rows))
     with saved_figure(stem, (1.8 + 1.5 * len(shapes), 3.6)) as (figure, paths):
         axes = figure.subplots()
         width = 0.8 / len(models)
         for number, model in enumerate(models):
-            rows = [row for row in found.rows if row.model == model]
+            rows = [row for row in result.rows if row.model == model]
             places = [shapes.index((row.batch_size, row.length)) + width * number for row in rows]
             axes.bar(places, [row.speedup for row in rows], width, label=f"{Path(model).name} ({rows[0].format})")
         middle = 0.4 - width / 2

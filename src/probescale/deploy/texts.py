@@ -1,4 +1,4 @@
-"""Texts to answer, one after the other: plain lines, CSV, TSV or JSONL; a line that is no good is told, not fatal."""
+"""Read the texts of `predict`, as a stream: plain lines, CSV, TSV or JSONL. Invalid lines are reported, not fatal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from probescale.errors import UserError
 
 Format = Literal["lines", "csv", "tsv", "jsonl"]
 SUFFIXES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
-LONGEST_LINE = 16 * 1024 * 1024  # bytes: more is no text but a mistake
+LONGEST_LINE = 16 * 1024 * 1024  # bytes; a longer one is not a text
 
 
 @dataclass(frozen=True)
 class Line:
-    """A text to answer, or why there is none."""
+    """A text to predict, or why the line has none."""
 
     number: int  # from 1, as editors count
     text: str = ""
@@ -27,11 +27,12 @@ class Line:
 
 
 def detect_format(path: Path | None) -> Format:
-    """By the file's name; standard input has none and is read line by line."""
+    """The format that the suffix of a file names; plain lines for other suffixes and for standard input."""
     return SUFFIXES.get(path.suffix.lower(), "lines") if path else "lines"
 
 
 def read_texts(stream: BinaryIO, kind: Format, text: str = "text", pair: str | None = None) -> Iterator[Line]:
+    """The lines of a stream, one by one. `text` and `pair`: columns or fields of the texts."""
     if kind == "lines":
         return (_checked(number, line, None, fault) for number, line, fault in _decoded(stream))
     if kind == "jsonl":
@@ -43,7 +44,7 @@ def _decoded(stream: BinaryIO) -> Iterator[tuple[int, str, str]]:
     """Number, text and fault of every line; a line that is not UTF-8 keeps its quotation marks, for tables."""
     for number, raw in enumerate(iter(lambda: stream.readline(LONGEST_LINE), b""), 1):
         if len(raw) == LONGEST_LINE:
-            raise UserError(f"line {number} has no end", field="FILE", hint="give a file with a text a line")
+            raise UserError(f"line {number} has no end", field="FILE", hint="give a file with one text per line")
         encoding, fault = "utf-8-sig" if number == 1 else "utf-8", ""
         try:
             line = raw.decode(encoding)

@@ -1,4 +1,4 @@
-"""Attention as one node of ONNX Runtime's own, for graphs that only it runs, which 8-bit ones are."""
+"""Attention as a single node that only ONNX Runtime has; for 8-bit graphs, which run only there."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMa
 if TYPE_CHECKING:
     from onnx import GraphProto, ValueInfoProto
 
-FUSED, IN_STEPS = "onnx-fused", "eager"
+FUSED, EAGER = "onnx-fused", "eager"
 NODE = "com.microsoft::MultiHeadAttention"
 
 
 def choose_attention(model: PreTrainedModel, *, fused: bool) -> str:
-    """The way of attention to trace. Families with one of their own, such as T5, know only the one in steps."""
+    """The attention implementation to trace. Families with their own attention, such as T5, only have the eager one."""
     if not fused or not model._supports_attention_backend:
-        return IN_STEPS
+        return EAGER
     AttentionInterface.register(FUSED, _node)
-    AttentionMaskInterface.register(FUSED, ALL_MASK_ATTENTION_FUNCTIONS[IN_STEPS])
+    AttentionMaskInterface.register(FUSED, ALL_MASK_ATTENTION_FUNCTIONS[EAGER])
     return FUSED
 
 
@@ -34,36 +34,39 @@ def _node(
     scaling: float | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """While a graph is traced: stands for the node, and computes nothing."""
+    """Stands for the node while a graph is traced; computes nothing."""
     batch, heads, tokens, width = query.shape
     flat = [each.transpose(1, 2).reshape(batch, each.shape[2], heads * width) for each in (query, key, value)]
     attrs = {"num_heads": heads, "scale": float(width**-0.5 if scaling is None else scaling)}
-    inputs = [*flat, None, None, attention_mask]  # bias and padding come in other ways
-    found = torch.onnx.ops.symbolic(NODE, inputs, attrs, dtype=query.dtype, shape=flat[0].shape, version=1)
-    return found.reshape(batch, tokens, heads, width), None
+    inputs = [*flat, None, None, attention_mask]  # no bias and no key padding mask: the attention mask covers padding
+    states = torch.onnx.ops.symbolic(NODE, inputs, attrs, dtype=query.dtype, shape=flat[0].shape, version=1)
+    return states.reshape(batch, tokens, heads, width), None
 
 
 def drop_idle_reshapes(graph: GraphProto) -> None:
-    """Heads that are parted and put together again around a node, which parts them itself: eight steps a layer less."""
-    shapes = {about.name: _shape(about) for about in graph.value_info}
-    made = {node.output[0]: node for node in graph.node if node.op_type == "Reshape"}
-    instead = {}
-    for name, node in made.items():
-        first = made.get(node.input[0])
+    """Remove reshapes that split states into heads and join them again: the attention node splits them itself.
+
+    Saves eight nodes per layer.
+    """
+    shapes = {value.name: _shape(value) for value in graph.value_info}
+    reshapes = {node.output[0]: node for node in graph.node if node.op_type == "Reshape"}
+    replacements = {}
+    for name, node in reshapes.items():
+        first = reshapes.get(node.input[0])
         if first is not None and shapes.get(name) and shapes[name] == shapes.get(first.input[0]):
-            instead[name] = first.input[0]
+            replacements[name] = first.input[0]
     for node in graph.node:
         for place, name in enumerate(node.input):
-            node.input[place] = instead.get(name, name)
+            node.input[place] = replacements.get(name, name)
     outputs = {output.name for output in graph.output}
-    for name in instead.keys() - outputs:
-        graph.node.remove(made[name])
+    for name in replacements.keys() - outputs:
+        graph.node.remove(reshapes[name])
     used = {name for node in graph.node for name in node.input} | outputs
-    for name in made.keys() - instead.keys() - used:
-        graph.node.remove(made[name])
+    for name in reshapes.keys() - replacements.keys() - used:
+        graph.node.remove(reshapes[name])
 
 
-def _shape(about: ValueInfoProto) -> tuple[str | int, ...]:
-    """Sizes, or the names of those that vary; nothing where one is not known."""
-    sizes = tuple(size.dim_param or size.dim_value for size in about.type.tensor_type.shape.dim)
+def _shape(value: ValueInfoProto) -> tuple[str | int, ...]:
+    """The sizes of a value, with names for those that vary; empty if one is unknown."""
+    sizes = tuple(size.dim_param or size.dim_value for size in value.type.tensor_type.shape.dim)
     return sizes if all(sizes) else ()

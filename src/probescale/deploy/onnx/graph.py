@@ -1,4 +1,4 @@
-"""A model as an ONNX graph, with any batch and any length; and the same graph with 8-bit weights."""
+"""Write a model as an ONNX graph for any batch size and length; and the same graph with 8-bit weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ TEXTS = ("A short one.", "Another text, somewhat longer than the first: how long
 
 
 def write_graph(loaded: LoadedModel, kind: Kind | None, path: Path, *, fused: bool = False) -> None:
-    """Export, or refuse by name what the exporter cannot hold. `fused`: with nodes of ONNX Runtime's own."""
+    """Write a model's graph; models that the exporter does not support are refused by name.
+
+    `fused`: with attention as one node that only ONNX Runtime has.
+    """
     try:
         import onnxscript  # noqa: F401 - the exporter needs it
     except ImportError as error:
@@ -44,7 +47,7 @@ def write_graph(loaded: LoadedModel, kind: Kind | None, path: Path, *, fused: bo
             )
             assert program is not None
             program.save(path)
-    except Exception as error:  # whatever the exporter makes of a model that it does not understand
+    except Exception as error:  # the exporter has no common class for its errors
         raise UserError(
             f"a {loaded.family.name} model ({type(loaded.model).__name__}) cannot be written as ONNX: "
             f"{first_line(error)}",
@@ -56,7 +59,7 @@ def write_graph(loaded: LoadedModel, kind: Kind | None, path: Path, *, fused: bo
 
 
 def refuse_generators(loaded: LoadedModel) -> None:
-    """Text generators have formats of their own."""
+    """Refuse models with a decoder: other formats serve text generation."""
     family = loaded.family
     if family.pooling == "last" or family.decoder_layers(loaded.model) is not None:
         raise UserError(
@@ -68,10 +71,9 @@ def refuse_generators(loaded: LoadedModel) -> None:
 
 
 def write_int8(graph: Path, path: Path) -> None:
-    """Weights of matrix products as 8-bit numbers, a scale a row; activations are scaled as they come.
+    """Write the graph with 8-bit weights of matrix products, one scale per row; activations are scaled dynamically.
 
-    Of the 8 bits 7 are used: processors without instructions for such products (AVX2 alone) add pairs of them up in
-    16 bits, which overflow otherwise.
+    Only 7 of the 8 bits are used: processors with AVX2 alone add pairs of products in 16 bits, which would overflow.
     """
     import onnx
     from onnxruntime.quantization import QuantType, quantize_dynamic
@@ -79,7 +81,7 @@ def write_int8(graph: Path, path: Path) -> None:
     model = onnx.load(graph)
     drop_idle_reshapes(model.graph)
     del model.graph.value_info[:]  # shapes that the quantiser would contradict
-    options = {"DefaultTensorType": onnx.TensorProto.FLOAT}  # of what comes out of the runtime's own nodes
+    options = {"DefaultTensorType": onnx.TensorProto.FLOAT}  # of the outputs of ONNX Runtime's own nodes
     with _quietly():
         quantize_dynamic(
             model, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8, extra_options=options
@@ -88,7 +90,7 @@ def write_int8(graph: Path, path: Path) -> None:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without the libraries' talk of themselves: what matters is checked on the result."""
+    """Silence the libraries' logs and warnings; the result itself is checked."""
     level = logging.root.manager.disable
     with quiet_transformers(), warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""ONNX Runtime, asked first in a process of its own: kernels for small numbers can kill old or virtual processors."""
+"""Open a graph with ONNX Runtime. 8-bit graphs run in a separate process first: they can crash on old processors."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 TRY = """
 import sys
 import numpy, onnxruntime
-run = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
-run.run(None, {one.name: numpy.ones((2, 8), numpy.int64) for one in run.get_inputs()})
+session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+session.run(None, {field.name: numpy.ones((2, 8), numpy.int64) for field in session.get_inputs()})
 """
 INSTALL = 'pip install "probescale[onnx]"'
 
 
 def open_session(path: Path, *, int8: bool) -> InferenceSession:
-    """On the CPU, with as many threads as PyTorch would use; 8-bit graphs are tried first."""
+    """A session on the CPU, with as many threads as PyTorch uses; an 8-bit graph that cannot run here is refused."""
     import torch
 
     onnxruntime = _library()
@@ -41,15 +41,15 @@ def open_session(path: Path, *, int8: bool) -> InferenceSession:
     options.add_session_config_entry("session.force_spinning_stop", "1")
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # whatever the runtime makes of a wrong file
-        raise UserError(f"{path} is no graph that ONNX Runtime reads: {error}", field="MODEL") from error
+    except Exception as error:  # the runtime has no common class for the errors of a wrong file
+        raise UserError(f"{path} is not a graph that ONNX Runtime can read: {error}", field="MODEL") from error
 
 
 @cache
 def can_run(path: Path) -> bool:
-    """Whether a graph runs without killing its process."""
-    words = python_command(TRY, str(path))
-    return subprocess.run(words, capture_output=True, check=False, env=_quiet()).returncode >= 0
+    """Whether a graph runs without crashing its process."""
+    command = python_command(TRY, str(path))
+    return subprocess.run(command, capture_output=True, check=False, env=_quiet()).returncode >= 0
 
 
 def _quiet() -> dict[str, str]:
