@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from probescale.models.subsets import all_contiguous_blocks
 from probescale.probing.score_files import load_scores
-from probescale.probing.scores import ProbeScores
+from probescale.probing.scores import ProbeResult, ProbeScores, SubnetworkScores
 from probescale.recovery.regressions import Example, Regressions, Slice
 from probescale.recovery.result import EvaluatedModel, RunResult
 from probescale.report.findings import RunFindings
-from probescale.report.page import Page, render
+from probescale.report.page import Page, explorer_entry, render
 from probescale.report.run_page import run_page
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
@@ -72,6 +75,46 @@ def run(tmp_path_factory) -> tuple[Path, ProbeScores, Selection, RunResult]:
     return folder, scores, chosen, result
 
 
+def probed_scores(subsets: list[tuple[int, ...]]) -> ProbeScores:
+    """Scores of four layers with probes of these subnetworks; later layers are worth more."""
+    values = tuple(sum(subset) / 20 for subset in subsets)
+    probed = SubnetworkScores(
+        subsets=tuple(subsets), values=values, accuracy=values, metric="accuracy", examples=9, passes=1
+    )
+    probe = ProbeResult(scores=(0.8, 0.7, 0.6, 0.5), weight=1)
+    return ProbeScores(task="t", layers=4, probes={"task": probe}, subnetworks=probed)
+
+
+def choices_of(entry: dict[str, Any]) -> dict[str, dict[int, tuple[int, ...]]]:
+    return {method["name"]: {one["k"]: one["kept"] for one in method["choices"]} for method in entry["methods"]}
+
+
+def test_exhaustive_is_shown_with_what_it_chose():
+    scores = probed_scores([subset for k in (1, 2) for subset in combinations(range(1, 5), k)])
+    entry = explorer_entry("t", scores, "exhaustive", (3, 4), "accuracy", {(3, 4): 0.9})
+    assert choices_of(entry)["exhaustive"] == {1: (4,), 2: (3, 4)}
+    assert entry["kept"] == (3, 4)
+    contiguous_only = probed_scores(all_contiguous_blocks(4, 4))
+    entry = explorer_entry("t", contiguous_only, "stitched", (3, 4), "accuracy", {})
+    assert "stitched" in choices_of(entry)
+    assert "exhaustive" not in choices_of(entry), "most subsets of two layers were not probed"
+
+
+@pytest.mark.parametrize("strategy", ["stitched", "tried", "contiguous"])
+def test_the_choice_of_the_run_is_shown_whatever_the_scores_hold(strategy):
+    """Its layers may come from a tournament, or from layers that always stay, which scores do not tell."""
+    entry = explorer_entry("t", probed_scores([(1,), (4,)]), strategy, (1, 4), "accuracy", {(1, 4): 0.9})
+    assert (entry["chosen"], entry["kept"]) == (strategy, (1, 4))
+    assert choices_of(entry)[strategy][2] == (1, 4)
+
+
+def test_nothing_is_shaded_where_no_choice_is_known():
+    entry = explorer_entry("t", probed_scores([]), "stitched", (), "accuracy", {})
+    assert (entry["kept"], entry["k"]) == ((), 1)
+    assert "stitched" not in choices_of(entry)
+    assert choices_of(entry)["contiguous"][1] == (1,)
+
+
 @pytest.fixture(scope="module")
 def browser():
     playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
@@ -106,6 +149,8 @@ def test_the_slider_shows_what_would_be_kept(page, run):
     kept = json.loads((folder / "selection.json").read_text())["kept"]
     assert shown() == ",".join(map(str, kept))
     assert page.locator("#figures").inner_text().count("80.00") == 1  # measured
+    assert "probe accuracy before training" in page.locator("#figures").inner_text()
+    assert page.locator("#curves rect").count() == len(kept), "kept layers are shaded"
     page.locator("#budget").focus()
     page.keyboard.press("ArrowRight")
     wider = select(Evidence.from_scores(scores), Constraints(parse_budget(k=4), scores.parameters), "contiguous")

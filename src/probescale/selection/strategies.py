@@ -183,9 +183,11 @@ def exhaustive(evidence: Evidence, k: int, structure: Structure) -> Iterator[Sub
     """The best of all subsets of k layers by the measure of `stitched`: for models with few layers."""
     if _beyond(evidence, k):
         return
-    subsets = [subset for subset in combinations(range(1, evidence.layers + 1), k) if structure.allows(subset)]
-    if missing := [subset for subset in subsets if subset not in evidence.subnetworks]:
-        raise not_probed("exhaustive", missing[0], structure)
+    subsets = []
+    for subset in filter(structure.allows, combinations(range(1, evidence.layers + 1), k)):
+        if subset not in evidence.subnetworks:  # at once: there may be millions of others
+            raise not_probed("exhaustive", subset, structure)
+        subsets.append(subset)
     yield from sorted(subsets, key=lambda subset: -evidence.subnetworks[subset])
 
 

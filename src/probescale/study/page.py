@@ -121,7 +121,7 @@ def _places(folder: StudyFolder, study: Study, rows: Sequence[ResultRow]) -> lis
         for row in own:
             values.setdefault(row.kept, []).append(row.value)
         measured = {kept: mean(of_seeds) for kept, of_seeds in values.items()}
-        kept = next((row.kept for row in own if row.strategy == cell.strategy), (1,))
+        kept = next((row.kept for row in own if row.strategy == cell.strategy), ())
         name = f"{cell.model}, {cell.task}"
         metric = own[0].metric.replace("_", " ")
         places[cell.model, cell.task] = explorer_entry(name, load_scores(path), cell.strategy, kept, metric, measured)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -21,7 +20,6 @@ from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
 
 Column = tuple[str, str, str]  # key in a row, title, format: word, count, points, percent or plain
-NEEDS = {"flow": "flow", "blocks": "subnetworks", "search": "subnetworks"}  # what a strategy reads, in the scores
 
 
 class Page(NamedTuple):
@@ -65,31 +63,42 @@ def explorer_entry(
     measured: Mapping[Subset, float],
     parameters: Parameters | None = None,
 ) -> dict[str, Any]:
-    """One model on one task, to explore: its probes, and what every strategy with enough evidence would keep."""
-    probed = scores.subnetworks
-    expected = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
+    """One model on one task, to explore: its probes, and what every strategy with enough evidence would keep.
+
+    `kept` is the choice of `strategy`, which the page shows first; () if it is not known.
+    """
+    probed, parameters = scores.subnetworks, parameters or scores.parameters
+    accuracy = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
     evidence = Evidence.from_scores(scores)
-    if STRATEGIES[strategy].reads == "tournament":  # which was held at this size alone
-        evidence = replace(evidence, tournament=(kept,))
-    methods = [
-        {"name": one, "choices": found}
-        for one, known in STRATEGIES.items()
-        if known.reads in ("nothing", "relevance")
-        or getattr(scores, NEEDS.get(known.reads, "none"), None)
-        or (known.reads == "tournament" and evidence.tournament)
-        if (found := _choices(evidence, parameters or scores.parameters, one, expected, measured))
-    ]
+
+    def describe_choice(subset: Subset) -> dict[str, Any]:
+        return {
+            "k": len(subset),
+            "kept": subset,
+            "params": parameters.of(subset) if parameters else None,
+            "share": parameters.ratios(subset)[0] if parameters else None,
+            "probed": accuracy.get(subset),
+            "measured": measured.get(subset),
+        }
+
+    methods, k = [], len(kept) or 1
+    for method in STRATEGIES:
+        choices = _choose_every_k(evidence, parameters, method)
+        if kept and method == strategy:  # it may have had evidence or constraints that the scores do not hold
+            choices[k] = kept
+        if k in choices:
+            methods.append({"name": method, "choices": [describe_choice(choices[size]) for size in sorted(choices)]})
     probes = [
-        {"name": one, "scores": probe.scores, **_band(probe.measures.get(probe.metric))}
-        for one, probe in scores.probes.items()
+        {"name": probe_name, "scores": probe.scores, **_band(probe.measures.get(probe.metric))}
+        for probe_name, probe in scores.probes.items()
     ]
     return {
         "name": name,
         "layers": scores.layers,
-        "k": len(kept),
+        "k": k,
+        "kept": kept,
         "chosen": strategy,
         "metric": metric,
-        "how": "probe accuracy of this subnetwork before training",
         "probed": "Bands: 95 % intervals over held-out examples.",
         "probes": probes,
         "methods": methods,
@@ -100,28 +109,12 @@ def _band(curve: Any) -> dict[str, Any]:  # noqa: ANN401 - a Curve, where the sc
     return {"low": curve.low, "high": curve.high} if curve else {"low": (), "high": ()}
 
 
-def _choices(
-    evidence: Evidence,
-    parameters: Parameters | None,
-    strategy: str,
-    expected: Mapping[Subset, float],
-    measured: Mapping[Subset, float],
-) -> list[dict[str, Any]]:
+def _choose_every_k(evidence: Evidence, parameters: Parameters | None, strategy: str) -> dict[int, Subset]:
     """The strategy's choice for every number of layers; where it has none, the number is left out."""
-    choices = []
+    choices = {}
     for k in range(1, evidence.layers + 1):
         try:
-            selection = select(evidence, Constraints(parse_budget(k=k), parameters), strategy)
+            choices[k] = select(evidence, Constraints(parse_budget(k=k), parameters), strategy).kept
         except UserError:
             continue  # this strategy cannot choose k layers from the evidence
-        choices.append(
-            {
-                "k": k,
-                "kept": selection.kept,
-                "params": selection.params,
-                "share": selection.ratio_total,
-                "expected": expected.get(selection.kept),
-                "measured": measured.get(selection.kept),
-            }
-        )
     return choices

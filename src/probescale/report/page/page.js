@@ -76,7 +76,7 @@ function explore() {
     strip.dataset.kept = found ? found.kept.join(",") : "";
     const rows = found ? [
       ["parameters", count(found.params) + (found.share === null ? "" : " (" + percent(found.share) + " of the original)")],
-      ["expected " + here.metric, found.expected === null ? "not known" : points(found.expected) + " (" + here.how + ")"],
+      ["probe accuracy before training", found.probed === null ? "not known" : points(found.probed)],
       ["measured " + here.metric, found.measured === null ? "not trained" : points(found.measured)],
     ] : [["", "this method cannot choose " + k + " layers here"]];
     at("figures").replaceChildren(...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
@@ -123,8 +123,7 @@ function curves(here) {
   const every = here.probes.flatMap((probe) => [...probe.scores, ...probe.low, ...probe.high]);
   const y = scale(every, height - 46, 14), x = (layer) => 60 + ((layer - 0.5) / here.layers) * (width - 80);
   grid(svg, every, y, width);
-  const last = (here.methods.find((one) => one.name === here.chosen) ?? here.methods[0]).choices.find((one) => one.k === here.k);
-  for (const layer of last ? last.kept : []) svg.prepend(draw("rect", { x: x(layer) - (width - 80) / here.layers / 2, width: (width - 80) / here.layers, y: 8, height: height - 42, fill: "var(--faint)" }));
+  for (const layer of here.kept) svg.prepend(draw("rect", { x: x(layer) - (width - 80) / here.layers / 2, width: (width - 80) / here.layers, y: 8, height: height - 42, fill: "var(--faint)" }));
   for (let layer = 1; layer <= here.layers; layer++) svg.append(draw("text", { x: x(layer), y: height - 16, "text-anchor": "middle" }, layer));
   here.probes.forEach((probe, number) => {
     const line = (values) => values.map((value, layer) => `${x(layer + 1)},${y(value)}`);
@@ -136,7 +135,7 @@ function curves(here) {
       svg.append(dot);
     });
   });
-  at("curves").replaceChildren(svg, legend(here.probes.map((probe) => probe.name)), make("p", { class: "legend" }, "Shaded: kept layers. " + here.probed));
+  at("curves").replaceChildren(svg, legend(here.probes.map((probe) => probe.name)), make("p", { class: "legend" }, (here.kept.length ? "Shaded: kept layers. " : "") + here.probed));
 }
 
 function chart() {
