@@ -38,10 +38,14 @@ Granularity = Literal["layer", "sublayer", "head"]
 
 
 class Section(BaseModel):
+    """A part of the configuration: frozen, and unknown keys are errors."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ModelConfig(Section):
+    """`model`: the model that is made small."""
+
     source: Source = Field(description="Local folder, hub name, or pypi:NAME==VERSION/folder#sha256=HEX.")
     revision: str | None = Field(default=None, description="Branch, tag or commit of a hub model.")
     allow_pickle: bool = Field(
@@ -51,6 +55,8 @@ class ModelConfig(Section):
 
 
 class DataConfig(Section):
+    """Labelled data: where it is, and which columns to read."""
+
     source: Source = Field(
         description="File (CSV, TSV, JSONL, Parquet, Arrow, CoNLL columns; also .gz), hub name (owner/name:config), "
         "or pypi: source."
@@ -77,6 +83,8 @@ Data = Annotated[DataConfig, BeforeValidator(_source_alone)]
 
 
 class ProbeConfig(Section):
+    """One entry of `task.probes`: a property to probe, and its weight."""
+
     name: Name = Field(description="Name of the property, as it appears in scores and tables.")
     weight: float | None = Field(default=None, ge=0, le=10**9, description="w(p,T) of Eq. 1. By default 1/m for each.")
     pooling: Pooling = Field(
@@ -110,6 +118,8 @@ class ProbeConfig(Section):
 
 
 class UnlabelledConfig(Section):
+    """Texts without labels: where they are, and which columns to read."""
+
     source: Source = Field(description="File (also .txt, one text per line), hub name, or pypi: source, as for train.")
     split: str | None = Field(default=None, description="Split of a hub data set.")
     text: Column = Field(default="text", description="Column of the text; not needed for .txt.")
@@ -121,6 +131,8 @@ Unlabelled = Annotated[UnlabelledConfig, BeforeValidator(_source_alone)]
 
 
 class TaskConfig(Section):
+    """`task`: data, metric and probes of the task."""
+
     name: Name = Field(default="task", description="Name used in tables and reports.")
     kind: str = Field(
         default="class",
@@ -175,6 +187,8 @@ def _one_or_more(value: Any) -> Any:  # noqa: ANN401 - raw YAML
 
 
 class ProbingConfig(Section):
+    """`probing`: how layers are probed."""
+
     validation: float = Field(default=0.2, gt=0, lt=1, description="Part of train on which probes are scored.")
     max_examples: Int = Field(
         default=5000,
@@ -219,6 +233,8 @@ class ProbingConfig(Section):
 
 
 class RelevanceConfig(Section):
+    """`relevance`: what Eq. 1 sums."""
+
     metric: Literal["accuracy", "f1", "selectivity", "compression", "information"] = Field(
         default="accuracy",
         description="The measure that Eq. 1 sums; the paper: accuracy (numbers: R2). f1 is entity F1 for spans.",
@@ -233,6 +249,8 @@ OneBudget = str | Int | Annotated[float, Strict()]
 
 
 class SelectionConfig(Section):
+    """`selection`: strategy, budget and constraints."""
+
     strategy: str = Field(
         default="stitched", description="Rule that chooses the layers; see `probescale list strategies`."
     )
@@ -277,6 +295,8 @@ class SelectionConfig(Section):
 
 
 class OriginalConfig(Section):
+    """`recovery.original`: settings for fine-tuning the original."""
+
     epochs: Int | None = Field(default=None, ge=0, le=10**4, description="By default as for the subnetworks.")
     learning_rate: float | None = Field(
         default=None, gt=0, le=1, description="By default as for the subnetworks. The original often needs a lower one."
@@ -287,6 +307,8 @@ Tracker = Literal["tensorboard", "mlflow", "wandb", "trackio"]  # of the trainer
 
 
 class RecoveryConfig(Section):
+    """`recovery`: the training recipe."""
+
     epochs: Int = Field(default=3, ge=0, le=10**4, description="Passes over the training data; the paper uses 3.")
     learning_rate: float = Field(
         default=3e-5, gt=0, le=1, description="Peak learning rate of AdamW; linear warm-up and decay."
@@ -345,6 +367,7 @@ class RecoveryConfig(Section):
 
     @property
     def of_original(self) -> RecoveryConfig:
+        """The recipe with the settings of the original."""
         return self.model_copy(update=self.original.model_dump(exclude_none=True))
 
 
@@ -353,6 +376,8 @@ def _auto_alone(value: Any) -> Any:  # noqa: ANN401 - raw YAML
 
 
 class ShrinkConfig(Section):
+    """`shrink`: parts other than layers that are made smaller."""
+
     vocabulary: Literal["all", "task", "auto"] | Annotated[Int, Field(ge=1)] = Field(
         default="all",
         description="Tokens that are kept: all; task: those of the task's texts, and what is needed to spell any "
@@ -376,6 +401,8 @@ class ShrinkConfig(Section):
 
 
 class RunConfig(Section):
+    """The whole configuration of a run."""
+
     model: ModelConfig = Field(description="The pre-trained model.")
     task: TaskConfig = Field(description="The task: a built-in name, or your own data.")
     probing: ProbingConfig = Field(default_factory=ProbingConfig, description="How layers are probed.")

@@ -12,6 +12,8 @@ from probescale.cli.options import quick_imports, show
 
 
 class Listing(str, Enum):
+    """What can be listed."""
+
     tasks = "tasks"
     properties = "properties"
     probes = "probes"

@@ -31,6 +31,7 @@ AllowPickle = Annotated[
 
 
 def show(what: object) -> None:
+    """Print a text or table for people."""
     from probescale.utils.progress import PlainConsole
 
     # A file or a pipe has no width of its own: do not fold tables there.

@@ -19,6 +19,8 @@ from probescale.cli.options import (
 
 
 class Dtype(str, Enum):
+    """Number formats of --dtype."""
+
     float32 = "float32"
     float16 = "float16"
     bfloat16 = "bfloat16"
@@ -26,6 +28,8 @@ class Dtype(str, Enum):
 
 
 class HeadName(str, Enum):
+    """Heads of --head."""
+
     none = "none"
     sentence = "sentence"
     token = "token"

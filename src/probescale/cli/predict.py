@@ -15,6 +15,8 @@ from probescale.errors import UserError
 
 
 class Shape(str, Enum):
+    """Output formats of --format."""
+
     table = "table"
     jsonl = "jsonl"
     csv = "csv"

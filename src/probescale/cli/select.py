@@ -15,6 +15,8 @@ STRUCTURE, WEIGHING, COSTS = "Structure of the subnetwork", "What the scores are
 
 
 class Credit(str, Enum):
+    """Ways to credit a layer with probe scores."""
+
     absolute = "absolute"
     marginal = "marginal"
 

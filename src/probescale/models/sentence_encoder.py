@@ -16,6 +16,7 @@ COPIED_SUFFIXES = (".json", ".safetensors", ".txt")  # no pickles
 
 
 def is_sentence_encoder(folder: Path) -> bool:
+    """Whether a folder holds a sentence-transformers model."""
     return folder.is_dir() and (folder / MODULES).is_file()
 
 

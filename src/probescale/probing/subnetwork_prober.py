@@ -25,6 +25,8 @@ POOLING = "mean"  # for texts: after few layers the first token does not represe
 
 @dataclass(frozen=True)
 class SubnetworkResult:
+    """Scores of the probe at the end of one subnetwork."""
+
     value: float  # of METRIC
     accuracy: float
     draws: np.ndarray  # the value on resampled held-out rows

@@ -21,12 +21,14 @@ BYTES = 4  # of a parameter in float32
 
 @dataclass(frozen=True)
 class StudyEstimate:
+    """The time and disk space that a study needs."""
+
     seconds: dict[str, float]  # by job, on this machine, one at a time
-    disk: int  # bytes of what stays: models, and what teachers answered
+    disk: int  # bytes that stay: models, and predictions of teachers
 
 
 def estimate_study(study: Study) -> StudyEstimate:
-    """Every model and task is loaded once, and a few batches are trained."""
+    """Estimate time and disk space: every model and task is loaded once, and a few batches are trained."""
     seconds: dict[str, float] = {}
     disk = 0
     benches: dict[tuple[str, str], Workbench] = {}

@@ -10,6 +10,8 @@ from probescale.config import Int, OneBudget, Section
 
 
 class StudyConfig(Section):
+    """`study`: what a study varies, and how its cells are run."""
+
     models: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         default=(), description="Sources of the models. By default that of `model`."
     )

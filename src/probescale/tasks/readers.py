@@ -90,6 +90,7 @@ def _refuse_utf16(path: Path) -> None:
 
 @reads(".csv")
 def read_csv(path: Path) -> Columns:
+    """Comma-separated with a header; values are taken as written."""
     return _read_delimited(path, csv.ParseOptions(newlines_in_values=True))
 
 
@@ -112,6 +113,7 @@ def _read_delimited(path: Path, parsing: csv.ParseOptions) -> Columns:
 
 @reads(".jsonl")
 def read_jsonl(path: Path) -> Columns:
+    """One JSON object per line; fields that a line lacks are None."""
     with open_text(path) as file:
         rows = [_json_row(line, number) for number, line in enumerate(file, 1) if line.strip()]
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -141,6 +143,7 @@ def _is_text(row: object) -> bool:
 
 @reads(".parquet")
 def read_parquet(path: Path) -> Columns:
+    """Columns by name; a file that claims far more rows than its size allows is refused."""
     rows = parquet.read_metadata(path).num_rows
     if rows > max_unpacked_size(path) // MAX_RATIO:  # a column with one value takes no space, however long it is
         raise ValueError(f"it says that it has {rows:,} rows, and has {format_size(path.stat().st_size)}")

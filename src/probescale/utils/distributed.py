@@ -37,6 +37,7 @@ def process_count() -> int:
 
 
 def is_main_process() -> bool:
+    """Whether this is the only process of a run, or the first of several."""
     return int(os.environ.get("RANK", "0")) == 0
 
 

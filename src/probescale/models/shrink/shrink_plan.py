@@ -16,7 +16,8 @@ class ShrinkPlan(Record):
         return any(value is not None for value in (self.vocabulary, self.rank, self.units))
 
     def __str__(self) -> str:
-        """
+        """The sizes of the shrunk parts, for people.
+
         >>> str(ShrinkPlan(vocabulary=8000, rank=128))
         '8,000 tokens, embeddings 128 wide'
         """

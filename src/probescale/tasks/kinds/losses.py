@@ -13,6 +13,8 @@ if TYPE_CHECKING:  # torch is imported where it is used: `probescale --help` doe
 
 
 class Loss(ABC):
+    """The loss of a kind of task, against labels and against a teacher's logits."""
+
     @abstractmethod
     def of_labels(self, logits: Tensor, labels: Tensor) -> Tensor:
         """(rows,) the loss of each row against its label; 0 where the label is NaN."""
