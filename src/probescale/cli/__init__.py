@@ -32,6 +32,7 @@ from probescale.cli import list as list
 
 
 def main() -> None:
+    """Run the command line; errors become one message and an exit code."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed, as by `>&-`
             setattr(sys, name, io.StringIO())

@@ -1,4 +1,4 @@
-"""Cut, fine-tune and evaluate subnetworks, all with one recipe; nothing is trained twice."""
+"""Cut, fine-tune and evaluate the original and its subnetworks; no model is trained twice."""
 
 from __future__ import annotations
 

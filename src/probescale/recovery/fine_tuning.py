@@ -1,4 +1,4 @@
-"""Fine-tuning of the original and of subnetworks, with one recipe for all: on labels, and on a teacher's outputs."""
+"""Fine-tune the original on labels, and subnetworks on labels and the teacher's outputs."""
 
 from __future__ import annotations
 

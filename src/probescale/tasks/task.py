@@ -55,7 +55,7 @@ class Task:
 
 
 def load_task(config: TaskConfig, seed: int) -> Task:
-    """Read, check and split a task's data. Dev is used for the final figures and for nothing else."""
+    """Read, check and split a task's data. Dev is for the final figures; `smallest` also chooses the size on it."""
     kind = find_kind(config.kind)
     kind.check(config)
     raw = kind.load(config.train, field="task.train", rename=config.labels)
