@@ -62,7 +62,10 @@ def probe(settings: Settings) -> ProbeScores:
 def select(
     scores: ProbeScores | str | Path, budget: str | int | None = None, k: int | None = None, strategy: str | None = None
 ) -> Selection:
-    """Choose the layers to keep from probe scores; by default with the strategy that they were collected for."""
+    """Choose the layers to keep from probe scores.
+
+    The default strategy is `stitched` if every contiguous block was probed, else `contiguous`.
+    """
     from probescale.probing.score_files import load_scores
     from probescale.selection.budget import parse_budget
     from probescale.selection.constraints import Constraints

@@ -251,6 +251,22 @@ def test_impossible_selections_are_refused(evidence, strategy, structure, k, say
     assert says in str(error.value)
 
 
+def test_the_default_is_stitched_where_all_blocks_were_probed():
+    relevance = [0.9, 0.8, 0.1, 0.2]
+    blocks = {block: float(block[0]) for block in all_contiguous_blocks(4, 4)}
+    for constraints in (Constraints(parse_budget(k=2)), Constraints(parse_budget(k=2), structure=Structure((1,)))):
+        assert select(relevance, constraints).strategy == "contiguous", "nothing was probed"
+    both = select(Evidence(relevance, subnetworks=blocks), Constraints(parse_budget(k=2)))
+    assert (both.strategy, both.kept) == ("stitched", (3, 4))
+    searched = Evidence(relevance, subnetworks={(1,): 0.5, (4,): 0.6, (1, 2): 0.6, (1, 4): 0.7})  # by stitched_search
+    assert select(searched, Constraints(parse_budget(k=1))).strategy == "contiguous"
+    alone = select(searched, Constraints(parse_budget(k=2)))
+    assert (alone.strategy, alone.kept) == ("contiguous", (1, 2))
+    parameters = Parameters(embeddings=0, layers=(10, 10, 10, 10), rest=0)
+    assert select(Evidence(relevance, subnetworks=blocks), Constraints(parse_budget("50%"), parameters)).kept == (3, 4)
+    assert select(searched, Constraints(parse_budget("50%"), parameters)).strategy == "contiguous"
+
+
 def test_certainty_is_the_share_of_equal_selections():
     clear = Evidence([0.1, 0.9, 0.9, 0.1])
     close = [Evidence([0.1, 0.9, 0.9, 0.1])] * 60 + [Evidence([0.9, 0.9, 0.1, 0.1])] * 40

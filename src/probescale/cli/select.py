@@ -29,7 +29,7 @@ Strategy = Annotated[
     str | None,
     typer.Option(
         help="See `probescale list strategies`.",
-        show_default="stitched, or contiguous without probed subnetworks or with --weight, --metric, ...",
+        show_default="stitched, or contiguous without probes of all blocks or with --weight, --metric, ...",
     ),
 ]
 Keep = Annotated[

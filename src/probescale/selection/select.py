@@ -29,9 +29,10 @@ def select(
     resampled held-out rows; from them the selection says how certain it is.
     """
     evidence = evidence if isinstance(evidence, Evidence) else Evidence(evidence)
-    strategy = strategy or default_for(evidence)
-    lookup(STRATEGIES, strategy, field=f"{constraints.budget.where}strategy")
+    if strategy:
+        lookup(STRATEGIES, strategy, field=f"{constraints.budget.where}strategy")
     bounds = constraints.bounds  # before the sizes: a cost that is not known is reported first
+    strategy = strategy or default_for(evidence, constraints)
     refuse_gap(strategy, constraints)
     largest = constraints.sizes(evidence.layers)[0]
     refuse_useless_scores(evidence, strategy, largest)

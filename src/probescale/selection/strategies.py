@@ -14,9 +14,9 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from probescale.config import SelectionConfig
 from probescale.errors import UserError
 from probescale.models.subsets import Subset, contiguous_blocks
+from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import Evidence
 from probescale.selection.structure import Structure, find_nearest, rank_by_value
 from probescale.utils.registry import first_doc_line
@@ -72,9 +72,13 @@ def strategy(
     return register
 
 
-def default_for(evidence: Evidence) -> str:
-    """The default strategy where its subnetworks were probed; else the paper's rule, which needs only layer scores."""
-    return SelectionConfig.model_fields["strategy"].default if evidence.subnetworks else "contiguous"
+def default_for(evidence: Evidence, constraints: Constraints) -> str:
+    """`stitched` if every contiguous block that it may compare was probed; else `contiguous`, the paper's rule."""
+    if not evidence.subnetworks:
+        return "contiguous"
+    layers, structure = evidence.layers, constraints.full_structure
+    blocks = (block for k in constraints.sizes(layers) for block in _blocks(layers, k, structure))
+    return "stitched" if all(block in evidence.subnetworks for block in blocks) else "contiguous"
 
 
 def sum_relevance(relevance: Sequence[float], kept: Subset) -> float:
