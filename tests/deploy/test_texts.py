@@ -73,7 +73,7 @@ def test_a_tagger_predicts_what_is_evaluated(tmp_path):
     names = ("O", "B-THING", "I-THING")
     classifier.config.id2label = dict(enumerate(names))
     tagger = RobertaForTokenClassification(classifier.config)
-    tagger.roberta.load_state_dict(classifier.roberta.state_dict())
+    tagger.base_model.load_state_dict(classifier.base_model.state_dict())
     tagger.classifier.weight.data.normal_(0, 1)
     tagger.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)

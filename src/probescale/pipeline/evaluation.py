@@ -28,7 +28,7 @@ from probescale.recovery.fine_tuning import fine_tune
 from probescale.recovery.predict import predict
 from probescale.recovery.predictions import load_predictions, save_predictions
 from probescale.recovery.recipe import describe_recipe
-from probescale.recovery.result import EvaluatedModel
+from probescale.recovery.result import ORIGINAL, EvaluatedModel
 from probescale.recovery.short_training import train_briefly
 from probescale.recovery.teacher import TeacherOutputs, load_teacher, record_teacher_outputs
 from probescale.selection.result import Selection
@@ -40,7 +40,6 @@ from probescale.utils.progress import spinner
 TRACKED = "tracking"
 PREDICTIONS, SWAPS = ".predictions.json", ".swaps.json"
 TEACHER = "teacher"  # the fine-tuned original and its answers
-ORIGINAL = "original"
 
 
 class Evaluator:

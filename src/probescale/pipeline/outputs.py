@@ -6,7 +6,7 @@ from probescale.pipeline.evaluation import Evaluator
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.predictions import write_predictions_csv
 from probescale.recovery.regressions import find_regressions
-from probescale.recovery.result import EvaluatedModel, RunResult
+from probescale.recovery.result import ORIGINAL, EvaluatedModel, RunResult
 from probescale.report.card import model_card
 from probescale.report.figure import write_figure
 from probescale.report.findings import RunFindings
@@ -32,7 +32,7 @@ def write_outputs(
     result = _result(evaluator, chosen, models)
     predictions = {name: evaluator.predictions(name, model) for name, model in models.items()}
     write_predictions_csv(work / "predictions.csv", task, predictions)
-    changed = find_regressions(task, predictions["original"], predictions[chosen.strategy])
+    changed = find_regressions(task, predictions[ORIGINAL], predictions[chosen.strategy])
     if changed:
         changed.save(work / "regressions.json")
     bias = evaluator.bias(result.subnetwork)

@@ -17,7 +17,7 @@ from probescale.pipeline.outputs import write_outputs
 from probescale.pipeline.tournament import Tournament, run_tournament
 from probescale.pipeline.workbench import Workbench, prepare
 from probescale.probing.scores import ProbeScores
-from probescale.recovery.result import RunResult
+from probescale.recovery.result import ORIGINAL, RunResult
 from probescale.selection.evidence import Evidence, combine_scores
 from probescale.selection.result import Selection
 from probescale.utils.resources import report_shortage
@@ -52,7 +52,7 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, shared: 
         evaluator.save(chosen)
         compared = {other.strategy: evaluator.evaluate(other.strategy, other.kept, original) for other in others}
 
-        return write_outputs(evaluator, scores, chosen, {"original": original, chosen.strategy: subnetwork, **compared})
+        return write_outputs(evaluator, scores, chosen, {ORIGINAL: original, chosen.strategy: subnetwork, **compared})
 
 
 def select_all(

@@ -14,7 +14,7 @@ from probescale.pipeline.outputs import write_outputs
 from probescale.pipeline.workbench import Workbench, prepare
 from probescale.probing.scores import ProbeScores
 from probescale.probing.subnetwork_prober import SubnetworkProber
-from probescale.recovery.result import EvaluatedModel
+from probescale.recovery.result import ORIGINAL, EvaluatedModel
 from probescale.recovery.smallest import SearchStep, SmallestSearch
 from probescale.selection.bracket import find_smallest
 from probescale.selection.budget import parse_budget
@@ -79,7 +79,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
         evaluator.save(chosen)
         answer = next(model for model in models if model.kept == chosen.kept)
         others = {f"k={len(model.kept)}": model for model in models if model not in (original, answer)}
-        evaluated = {"original": original, chosen.strategy: answer, **others}
+        evaluated = {ORIGINAL: original, chosen.strategy: answer, **others}
         write_outputs(evaluator, scores, chosen, evaluated, size_chosen_on_dev=True)
     return search
 
@@ -113,7 +113,7 @@ def _search(
 
     def evaluate(k: int, expectation: float | None) -> float:
         original = trained[0][0] if trained else None
-        name = "original" if k == full else f"k={k}"
+        name = ORIGINAL if k == full else f"k={k}"
         enough = keep * original.value if original else 0.0
         model = evaluator.evaluate(name, candidates[k].kept, original, hold=lambda model: model.value >= enough)
         if original is None and model.value <= 0:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from probescale.tasks.data import tuple_rows
 from probescale.tasks.task import Task
 from probescale.utils.files import write_text
 
@@ -25,9 +26,7 @@ def load_predictions(path: Path) -> np.ndarray:
     rows: list[Any] = json.loads(path.read_text(encoding="utf-8"))
     if not rows or not isinstance(rows[0], list):
         return np.array(rows)
-    predicted = np.empty(len(rows), object)
-    predicted[:] = [tuple(row) for row in rows]
-    return predicted
+    return tuple_rows([tuple(row) for row in rows])
 
 
 def write_predictions_csv(path: Path, task: Task, predicted: Mapping[str, np.ndarray]) -> None:

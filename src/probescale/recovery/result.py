@@ -8,6 +8,8 @@ from pydantic import Field
 
 from probescale.utils.files import Record
 
+ORIGINAL = "original"  # name of the fine-tuned original among evaluated models
+
 
 class EvaluatedModel(Record):
     """Metrics of one fine-tuned model on the dev set."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from probescale.probing.scores import ProbeResult, ProbeScores
-from probescale.report.table import Table, format_interval
+from probescale.report.table import Table, draw_levels, format_interval
 from probescale.report.tables import layer_table
 
 BAR = 8  # characters
@@ -69,7 +69,7 @@ def parts_table(name: str, probe: ProbeResult) -> Table | None:
         if probe.heads:
             heads = probe.heads[i]
             best = max(range(len(heads)), key=heads.__getitem__)
-            cells += [_levels(heads, min(map(min, probe.heads)), max(map(max, probe.heads)))]
+            cells += [draw_levels(heads, min(map(min, probe.heads)), max(map(max, probe.heads)))]
             cells += [f"{heads[best]:.4f}", str(best + 1)]
         rows.append((str(i + 1), *cells))
     return Table(f"{name}: accuracy inside the layers", tuple(header), tuple(rows))
@@ -118,9 +118,3 @@ def _bar(value: float, low: float, high: float) -> str:
     eighths = round((value - low) / (high - low) * BAR * 8) if high > low else 0
     full, rest = divmod(eighths, 8)
     return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(BAR)
-
-
-def _levels(values: Sequence[float], low: float, high: float) -> str:
-    """One small bar per value."""
-    marks = "▁▂▃▄▅▆▇█"
-    return "".join(marks[round((v - low) / (high - low) * 7) if high > low else 0] for v in values)

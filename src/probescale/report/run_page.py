@@ -6,7 +6,7 @@ from typing import Any
 
 from probescale.models.subsets import format_layers
 from probescale.recovery.regressions import Regressions
-from probescale.recovery.result import EvaluatedModel, RunResult
+from probescale.recovery.result import ORIGINAL, EvaluatedModel, RunResult
 from probescale.report.findings import RunFindings
 from probescale.report.page import Column, Page, explorer_entry, render
 from probescale.report.probes import probe_notes
@@ -31,7 +31,7 @@ def run_page(findings: RunFindings) -> str:
     scores, selection, result, parameters = findings.scores, findings.selection, findings.result, findings.parameters
     changed, bias = findings.regressions, findings.bias
     metric = result.metric.replace("_", " ")
-    models = {"original": result.original, f"ProbeScale ({result.strategy})": result.subnetwork, **result.compared}
+    models = {ORIGINAL: result.original, f"ProbeScale ({result.strategy})": result.subnetwork, **result.compared}
     chosen = result.subnetwork
     measured = {model.kept: model.value for model in models.values()}
     return render(

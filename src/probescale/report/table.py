@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich import box
 from rich.table import Table as RichTable
 
 from probescale.report.escaping import escape_markdown
+
+LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def format_interval(low: str, high: str) -> str:
@@ -18,6 +21,15 @@ def format_interval(low: str, high: str) -> str:
     ('80.1-82.3', '-3.1 to 4.2')
     """
     return f"{low} to {high}" if low.startswith("-") else f"{low}-{high}"
+
+
+def draw_levels(values: Sequence[float], low: float, high: float) -> str:
+    """One small bar per value, as high as the value between `low` and `high`.
+
+    >>> draw_levels([0.0, 0.5, 1.0], 0.0, 1.0)
+    '▁▅█'
+    """
+    return "".join(LEVELS[round((value - low) / (high - low) * 7) if high > low else 0] for value in values)
 
 
 def _escape_latex(text: str) -> str:

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 
 from probescale.models.subsets import format_layers
 from probescale.probing.scores import ProbeScores
-from probescale.recovery.result import EvaluatedModel, RunResult
+from probescale.recovery.result import ORIGINAL, EvaluatedModel, RunResult
 from probescale.recovery.smallest import SmallestSearch
-from probescale.report.table import Table, format_interval
+from probescale.report.table import Table, draw_levels, format_interval
 from probescale.selection.calibration import Calibration
 from probescale.selection.result import Selection
-
-BARS = "▁▂▃▄▅▆▇█"
 
 
 def layer_table(scores: ProbeScores, kept: Sequence[int] = ()) -> Table:
     """Every layer's probe scores and relevance, and whether it is kept."""
-    low, high = min(scores.relevance), max(scores.relevance)
+    bars = draw_levels(scores.relevance, min(scores.relevance), max(scores.relevance))
     header = (
         "layer",
         *(f"{name} (w={probe.weight:.3g})" for name, probe in scores.probes.items()),
@@ -28,10 +26,9 @@ def layer_table(scores: ProbeScores, kept: Sequence[int] = ()) -> Table:
     rows = []
     for layer in range(1, scores.layers + 1):
         value = scores.relevance[layer - 1]
-        bar = BARS[round((value - low) / (high - low) * (len(BARS) - 1))] if high > low else BARS[0]
         marks = _marks(scores, layer)
         cells = (f"{probe.scores[layer - 1]:.4f}{marks[name]}" for name, probe in scores.probes.items())
-        rows.append((str(layer), *cells, f"{value:.4f}", bar, "yes" if layer in kept else ""))
+        rows.append((str(layer), *cells, f"{value:.4f}", bars[layer - 1], "yes" if layer in kept else ""))
     if not kept:
         header, rows = header[:-1], [row[:-1] for row in rows]
     chosen = frozenset(layer - 1 for layer in kept)
@@ -47,7 +44,7 @@ def comparison_table(result: RunResult) -> Table:
     """The original, the subnetwork and the compared strategies: sizes and metrics."""
     metric = result.metric.replace("_", " ")
     header = ("model", "layers\nkept", "parameters", "of\ntotal", "of\nlayers", metric, "95%\ninterval", "retention")
-    rows = [_model_row("original", result.original), _model_row("ProbeScale", result.subnetwork)]
+    rows = [_model_row(ORIGINAL, result.original), _model_row("ProbeScale", result.subnetwork)]
     rows += [_model_row(name, model) for name, model in result.compared.items()]
     title = f"{result.task}: {metric} on {result.split}, {result.examples:,} examples; ProbeScale: {result.strategy}"
     return Table(title, header, tuple(rows), frozenset({1}), words=2)

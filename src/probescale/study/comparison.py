@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import mean
 
+from probescale.recovery.result import ORIGINAL
 from probescale.study.folder import StudyFolder
-from probescale.study.results import ORIGINAL, ResultRow, read_predictions
+from probescale.study.results import ResultRow, read_predictions
 
 SIGNIFICANCE = 0.05  # p-values below this count as evidence
 

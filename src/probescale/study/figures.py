@@ -8,10 +8,11 @@ from statistics import mean
 
 import numpy as np
 
+from probescale.recovery.result import ORIGINAL
 from probescale.report.figure import saved_figure
 from probescale.selection.correlation import rank_correlation
 from probescale.selection.scaling import fit_law
-from probescale.study.results import ORIGINAL, ResultRow
+from probescale.study.results import ResultRow
 from probescale.study.tables import group_seeds
 
 MIN_POINTS = 4  # sizes to fit a scaling law, subsets to rank

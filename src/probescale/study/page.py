@@ -8,11 +8,12 @@ from typing import Any
 
 from probescale.models.subsets import Subset, format_layers
 from probescale.probing.score_files import load_scores
+from probescale.recovery.result import ORIGINAL
 from probescale.report.page import Column, Page, explorer_entry, render
 from probescale.study.cells import Study
 from probescale.study.comparison import Comparison
 from probescale.study.folder import StudyFolder
-from probescale.study.results import ORIGINAL, ResultRow, Results
+from probescale.study.results import ResultRow, Results
 from probescale.study.tables import group_seeds, study_notes
 
 ENOUGH = 0.95  # share of the original's metric that a recommended model keeps

@@ -11,14 +11,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from probescale.errors import ProbeScaleError
 from probescale.models.subsets import Subset
 from probescale.probing.score_files import load_scores
-from probescale.recovery.result import EvaluatedModel, RunResult
+from probescale.recovery.result import ORIGINAL, EvaluatedModel, RunResult
 from probescale.selection.evidence import Evidence
 from probescale.selection.result import Selection
 from probescale.study.cells import Cell
 from probescale.study.folder import StudyFolder
 from probescale.utils.files import atomic_file
-
-ORIGINAL = "original"  # the strategy in rows of fine-tuned originals
 
 
 class ResultRow(BaseModel):
@@ -29,7 +27,7 @@ class ResultRow(BaseModel):
     cell: str
     model: str
     task: str
-    strategy: str
+    strategy: str  # ORIGINAL for a fine-tuned original
     budget: str
     seed: int
     k: int

@@ -8,10 +8,11 @@ from statistics import mean, stdev
 from rich.table import Table as RichTable
 
 from probescale.models.subsets import format_layers
+from probescale.recovery.result import ORIGINAL
 from probescale.report.table import Table, format_duration
 from probescale.study.cells import Study
 from probescale.study.planning import StudyEstimate
-from probescale.study.results import ORIGINAL, ResultRow, Results
+from probescale.study.results import ResultRow, Results
 from probescale.study.scheduling import Progress
 from probescale.utils.files import format_size
 
