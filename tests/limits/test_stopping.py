@@ -26,7 +26,7 @@ STOPS = {
     "predict": ("probescale.deploy.predict.compute_logits", "{texts}", "--out", "{out}"),
     "extract": ("probescale.pipeline.cut.prove_folder", "--keep", "1,2", "--out", "{out}"),
     "export": ("probescale.deploy.formats.onnx.write_graph", "--out", "{out}"),
-    "bench": ("probescale.deploy.model_process.ModelProcess.about",),
+    "bench": ("probescale.deploy.model_process.ModelProcess.read_facts",),
 }
 
 
