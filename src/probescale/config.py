@@ -8,39 +8,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    Strict,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, Strict, model_validator
 
+from probescale.utils.sections import Column, Int, Name, Section, Source, list_of_one, text_keys
 
-def _no_address(source: str) -> str:
-    if "://" in source:
-        raise ValueError("an address is no source: give a local path, a name on the hub, or a place in a wheel")
-    return source
-
-
-Source = Annotated[str, StringConstraints(min_length=1), AfterValidator(_no_address)]
-Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[\w.-]+$")]
-Int = Annotated[int, Strict()]  # true is not 1
-Column = Annotated[str | int, Field(union_mode="left_to_right")]
 Pooling = Literal["auto", "cls", "sep", "mean", "max", "last", "token", "token_mean"]
 WORD_POOLINGS = ("token", "token_mean")  # of tagging: one state per word
 ProbeTarget = Literal["class", "multi", "number"]  # what a probe predicts
 Head = Literal["none", "sentence", "token", "regression", "lm"]  # of a stock model
 Granularity = Literal["layer", "sublayer", "head"]
-
-
-class Section(BaseModel):
-    """A part of the configuration: frozen, and unknown keys are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ModelConfig(Section):
@@ -73,10 +49,6 @@ class DataConfig(Section):
 
 def _source_alone(value: Any) -> Any:  # noqa: ANN401 - raw YAML
     return {"source": value} if isinstance(value, str) else value
-
-
-def _text_keys(value: Any) -> Any:  # noqa: ANN401 - raw YAML, where 0: and "0": are different keys
-    return {str(key): name for key, name in value.items()} if isinstance(value, dict) else value
 
 
 Data = Annotated[DataConfig, BeforeValidator(_source_alone)]
@@ -150,7 +122,7 @@ class TaskConfig(Section):
         description="Metric on the dev data; see `probescale list metrics`. By default accuracy; for numbers, "
         "spearman; for tags, entity_f1 if they mark spans (B-, I-, O), otherwise tag_accuracy.",
     )
-    labels: Annotated[dict[str, str], BeforeValidator(_text_keys)] = Field(
+    labels: Annotated[dict[str, str], BeforeValidator(text_keys)] = Field(
         default_factory=dict, description="Names for labels or tags, such as {'0': negative, '1': positive}."
     )
     unlabelled: Unlabelled | None = Field(
@@ -182,10 +154,6 @@ class TaskConfig(Section):
         return {p.name: p.weight if p.weight is not None else 1 / len(self.probes) for p in self.probes}
 
 
-def _one_or_more(value: Any) -> Any:  # noqa: ANN401 - raw YAML
-    return [value] if isinstance(value, str) else value
-
-
 class ProbingConfig(Section):
     """`probing`: how layers are probed."""
 
@@ -212,7 +180,7 @@ class ProbingConfig(Section):
         description="L2 penalties tried per layer on an inner split, as scikit-learn's C: a smaller value "
         "is a stronger penalty.",
     )
-    granularity: Annotated[tuple[Granularity, ...], BeforeValidator(_one_or_more)] = Field(
+    granularity: Annotated[tuple[Granularity, ...], BeforeValidator(list_of_one)] = Field(
         default=("layer",),
         min_length=1,
         description="Always layers; also sublayer (attention and feed-forward part) and head, from the same pass.",

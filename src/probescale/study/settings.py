@@ -6,7 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from probescale.config import Int, OneBudget, Section
+from probescale.config import OneBudget
+from probescale.utils.sections import Int, Section
 
 
 class StudyConfig(Section):
