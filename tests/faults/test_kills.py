@@ -1,7 +1,7 @@
 """Work killed with SIGKILL at any moment: no partial file passes for a complete one, and the same command, run again,
 ends with the same numbers.
 
-PROBESCALE_KILLS=30 adds that many random moments to the sweeps, which otherwise kill after every completed file.
+The sweeps kill after some of the completed files; PROBESCALE_KILLS=30: after every one, and at 30 random moments.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from helpers.killing import Change, read_contents, run_forked
@@ -28,6 +29,7 @@ from probescale.utils.yaml_files import to_yaml
 
 pytestmark = pytest.mark.slow
 POINTS = int(os.environ.get("PROBESCALE_KILLS", "0"))
+SPREAD = 8  # kills of a sweep, where PROBESCALE_KILLS does not ask for all
 WORKS = sweep(["run", "tried", "extract", "export"], always=["run", "extract"])
 
 
@@ -100,9 +102,14 @@ def test_work_killed_twice_resumes_to_the_same_output(undisturbed, tmp_path):
 
 
 def choose_kills(changes: list[Change]) -> list[int]:
-    """The change after every one that completes a file, and PROBESCALE_KILLS random ones."""
-    after = {number + 1 for number, change in enumerate(changes, 1) if change.completes and number < len(changes)}
-    return sorted(after | set(random.Random(0).sample(range(1, len(changes) + 1), min(POINTS, len(changes)))))
+    """Points after changes that complete a file: SPREAD of them, over the whole work.
+
+    With PROBESCALE_KILLS: after every one of them, and at so many random points.
+    """
+    after = [number + 1 for number, change in enumerate(changes, 1) if change.completes and number < len(changes)]
+    if not POINTS:
+        return sorted({after[round(place)] for place in np.linspace(0, len(after) - 1, SPREAD)})
+    return sorted({*after, *random.Random(0).sample(range(1, len(changes) + 1), min(POINTS, len(changes)))})
 
 
 def print_kill(done: list[Change]) -> None:
