@@ -86,7 +86,8 @@ def test_a_command_parses(example: Example):
 @pytest.mark.parametrize("example", find_blocks("yaml"), ids=str)
 def test_a_configuration_is_valid(example: Example):
     raw = YAML(typ="safe").load(example.text)
-    RunConfig.model_validate({"model": {"source": "m"}, "task": "sst2", "selection": {"k": 2}} | raw)
+    config = RunConfig.model_validate({"model": {"source": "m"}, "task": "sst2", "selection": {"k": 2}} | raw)
+    assert raw.keys() <= config.model_fields_set
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
