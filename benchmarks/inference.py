@@ -5,7 +5,7 @@
     python benchmarks/inference.py --tables     only docs/results/inference.md's tables, from what is known
 
 Needs $PROBESCALE_REAL (gte-small, SST-2), `make real-weights` (mpnet), and for the 5x model what
-benchmarks/compression.py leaves in .cache/compression. All ratios are of one run, passes in turn.
+benchmarks/compression.py leaves in .cache/compress. All ratios are of one run, passes in turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pages import write_tables
 from real import DATA, ROOT, weights
 
 MEASURED = Path(__file__).with_name("inference.json")
-SMALL = ROOT / ".cache" / "compression" / "sst2-gte" / "model-5x"
+SMALL = ROOT / ".cache" / "compress" / "sst2-gte-small-5x-0-None" / "model"
 PARENTS = {"gte-small": weights("gte-small"), "mpnet": weights("mpnet")}
 KEPT, PASSES = (2, 4, 6), 12  # of the cuts: the large batches take seconds each
 LINES = 1_000_000

@@ -67,16 +67,16 @@ def train(job: Job) -> dict[str, Any]:
     """One subset on one task with one seed."""
     import torch
 
-    from probescale.config import RecoveryConfig
     from probescale.models.surgery import keep_layers
     from probescale.recovery.fine_tuning import fine_tune
     from probescale.recovery.predict import predict
+    from probescale.recovery.recipe import Recipe
 
     torch.set_num_threads(1)
     parent, rows, dev = _ready(job.task, job.seed)
     started = time.perf_counter()
     model = keep_layers(parent, job.kept)
-    fine_tune(model, rows, RecoveryConfig.model_validate(RECIPE), seed=job.seed)
+    fine_tune(model, rows, Recipe(**RECIPE), seed=job.seed)
     right = predict(model, dev) == np.array(dev.labels)
     found = {"task": job.task, "seed": job.seed, "kept": job.kept, "accuracy": round(float(right.mean()), 6)}
     return found | {"seconds": round(time.perf_counter() - started, 1)}

@@ -32,15 +32,15 @@ def test_shipped_configs_parse_and_say_how_to_run_them(path):
     assert path.read_text().splitlines()[0].startswith(f"# probescale {verb} {path.relative_to(HOME)}")
     raw = read_yaml(path)
     config = build_study(raw).cells[0].config if verb == "study" else parse_section(fill_in(raw), RunConfig)
-    usual = "contiguous" if path.parent.name == "paper" else "stitched"
-    assert config.selection.strategy == {"five_times_smaller.yaml": "tried"}.get(path.name, usual)
+    usual = "contiguous" if path.parent.name == "paper" else "tried"
+    assert config.selection.strategy == {"study-demo.yaml": "stitched"}.get(path.name, usual)
 
 
 def test_what_is_written_reads_back_the_same(raw):
     config = check(raw)
     again = YAML(typ="safe").load(to_yaml(config))
     assert RunConfig.model_validate(again) == config
-    assert again["recovery"]["epochs"] == 3  # defaults are filled in
+    assert again["recovery"]["epochs"] == "auto"  # defaults are filled in
 
 
 @pytest.mark.parametrize("odd", ["\x85", "a\u2028b", "\u2029", "\ufeffx", "a\nb ", "\t", "é", "😀", "1e3", "~"])

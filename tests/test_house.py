@@ -15,7 +15,7 @@ MODULES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") f
 
 def test_the_root_holds_the_front_door_and_nothing_else():
     root = {name for name in MODULES if "/" not in name}
-    assert root == {"__init__.py", "__main__.py", "api.py", "config.py", "errors.py"}
+    assert root == {"__init__.py", "__main__.py", "api.py", "errors.py"}
 
 
 def test_modules_are_short():

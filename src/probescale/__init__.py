@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from probescale.api import bench as bench
+    from probescale.api import compress as compress
     from probescale.api import cut as cut
     from probescale.api import doctor as doctor
     from probescale.api import export as export
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from probescale.errors import UserError as UserError
 
 _FUNCTIONS = (
-    "bench", "cut", "doctor", "export", "load_config", "plan",
+    "bench", "compress", "cut", "doctor", "export", "load_config", "plan",
     "predict", "probe", "run", "run_study", "select", "smallest",
 )  # fmt: skip
 __all__ = [*_FUNCTIONS, "UserError"]  # pyright: ignore[reportUnsupportedDunderAll]

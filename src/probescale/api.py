@@ -10,6 +10,7 @@ from probescale.config import RunConfig
 
 if TYPE_CHECKING:
     from probescale.deploy.bench import BenchResult
+    from probescale.deploy.compressed import Compressed
     from probescale.deploy.export import ExportRecord
     from probescale.deploy.predict import Prediction
     from probescale.probing.scores import ProbeScores
@@ -35,6 +36,49 @@ def load_config(settings: Settings, assignments: Sequence[str] = ()) -> RunConfi
     if isinstance(settings, Mapping):
         return validate.check(dict(settings), assignments)
     return validate.load_config(settings, assignments)
+
+
+def compress(
+    model: str | Path | tuple[Any, Any],
+    train: Any,  # noqa: ANN401 - a source, or rows in one of many forms
+    budget: str | Sequence[str] = "5x",
+    *,
+    keep: float | None = None,
+    dev: Any = None,  # noqa: ANN401
+    unlabelled: Any = None,  # noqa: ANN401
+    text: str | None = None,
+    pair: str | None = None,
+    label: str | None = None,
+    kind: str | None = None,
+    time: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+) -> Compressed:
+    """Make a model small for your data; columns, training and everything else are chosen.
+
+    `model`: a source, or a transformers model with its tokenizer. `train`, `dev`, `unlabelled`: a file, a hub data set,
+    a DataFrame, a datasets.Dataset, or lists. `budget`: "5x" fewer parameters, "20%", "8M", "50MB", "20ms"; or `keep`:
+    the share of the metric to keep, such as 0.97. `time`: how long it may take, such as "30m". `settings`: any setting
+    of the configuration by its dotted key. `out`: the run folder, by default runs/ and the name of the data.
+    """
+    from probescale.deploy.compressed import Compressed
+    from probescale.pipeline.compress import Request, build_config, new_inputs
+    from probescale.pipeline.run import run as run_pipeline
+    from probescale.pipeline.smallest import smallest as find_smallest
+
+    columns = {"text": text, "pair": pair, "label": label, "kind": kind}
+    source = model if isinstance(model, tuple) else str(model)
+    chosen = {"time": time, **(settings or {})}
+    request = Request(source, train, dev, unlabelled, budget if keep is None else "100%", columns, chosen)
+    folder = Path(out) if out else Path("runs") / request.name
+    with new_inputs(Path(f"{folder}.inputs")) as inputs:
+        config, _ = build_config(request, inputs)
+        if keep is None:
+            run_pipeline(config, folder, overwrite=overwrite)
+        else:
+            find_smallest(config, keep, folder, overwrite=overwrite)
+    return Compressed(folder)
 
 
 def run(settings: Settings, out: str | Path, *, overwrite: bool = False) -> RunResult:

@@ -22,7 +22,8 @@ def config(tmp_path, model_folder, task_files):
         raw = {
             "model": {"source": str(model_folder("bert"))},
             "task": {"train": {"source": str(task_files.train)}, "dev": {"source": str(task_files.dev)}},
-            "selection": {"k": 2},
+            "selection": {"k": 2, "strategy": "stitched"},
+            "shrink": "none",
         }
         for key, value in changes.items():
             *path, last = key.split("__")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
 from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 import typer
 from ruamel.yaml import YAML
 
+from probescale import load_config, run
 from probescale.cli import app
 from probescale.config import RunConfig
+from probescale.deploy.compressed import Compressed
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -99,15 +102,17 @@ def test_files_named_in_a_page_exist(page: Path):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory, model_folder, task_files) -> Path:
-    """A folder with a configuration `my.yaml`, as the examples assume it."""
+    """A folder with `my-model`, `reviews.csv` and `my.yaml`, as the examples assume them."""
     place = tmp_path_factory.mktemp("examples")
+    shutil.copytree(model_folder("bert"), place / "my-model")
+    lines = task_files.train.read_text(encoding="utf-8").splitlines(keepends=True)
+    (place / "reviews.csv").write_text("".join(lines[:61]), encoding="utf-8")
     config = {
-        "model": {"source": str(model_folder("bert")), "max_length": 32},
-        "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev), "max_train": 60},
+        "model": {"source": "my-model", "max_length": 32},
+        "task": {"name": "tiny", "train": "reviews.csv"},
         "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
         "selection": {"strategy": "uniform_k", "k": 2},
-        "compare": [],
-        "recovery": {"epochs": 1},
+        "recovery": {"epochs": 1, "augment": 0},
     }
     with (place / "my.yaml").open("w", encoding="utf-8") as file:
         YAML().dump(config, file)
@@ -116,17 +121,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory, model_folder, task_files) -
 
 @pytest.mark.slow
 def test_python_examples_run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    """In the order in which they depend on each other: the run first, then what uses its model."""
+    """In the order in which they depend on each other: `compress` first, then what uses its model."""
     monkeypatch.chdir(folder)
-    examples = sorted(find_blocks("python"), key=lambda example: "load_config" not in example.text)
-    elsewhere = [example for example in examples if "my-int8" in example.text or '"small"' in example.text]
-    assert {example.page for example in elsewhere} == {"docs/guides/deploy.md"}  # tests/deploy runs that page
+    run(load_config("my.yaml"), "runs/my")  # of the page about deploying
+    examples = sorted(find_blocks("python"), key=lambda example: "compress" not in example.text)
+    elsewhere = [example for example in examples if example.page == "docs/guides/deploy.md"]  # tests/deploy runs it
+    compressed: list[Compressed] = []
     for example in examples:
         names: dict[str, Any] = {}
-        if example not in elsewhere:
-            exec(compile(example.text, str(example), "exec"), names)
-        if "result" in names:
-            assert names["result"].subnetwork.kept
-            assert "accuracy" in capsys.readouterr().out
+        if example in elsewhere[1:] or ("compress(" in example.text and compressed):  # the same line on two pages
+            continue
+        exec(compile(example.text, str(example), "exec"), names)
+        if "small" in names:
+            compressed.append(names["small"])
+            assert "times smaller" in capsys.readouterr().out
+            assert (folder / "small" / "model.safetensors").is_file()
         if "classify" in names:
             assert names["classify"]("the film was good")[0]["score"] > 0
+    assert [small.folder for small in compressed] == [Path("runs/reviews")]
+    assert {example.text.count("compress(") for example in examples} == {0, 1}

@@ -46,7 +46,7 @@ def ran(tmp_path_factory, model_folder) -> Ran:
         "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
         "relevance": {"metric": "information"},
         "selection": {"k": 2, "strategy": "top_k"},
-        "recovery": {"epochs": 1, "batch_size": 16},
+        "recovery": {"epochs": 6, "learning_rate": 3e-3, "batch_size": 8},
         "compare": [],
     }
     YAML().dump(config, folder / "config.yaml")

@@ -23,7 +23,8 @@ def config(model_folder, task_files, tmp_path, monkeypatch):
         "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
         "selection": {"k": 2},
         "compare": ["top_k"],
-        "recovery": {"epochs": 1, "learning_rate": 3e-3, "batch_size": 8, "states": 0.1},
+        "shrink": "none",
+        "recovery": {"epochs": 4, "learning_rate": 3e-3, "batch_size": 8, "states": 0.1, "augment": 0},
     }
     path = tmp_path / "config.yaml"
     YAML().dump(raw, path)

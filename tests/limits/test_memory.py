@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from helpers.data import labelled_rows
-from probescale.config import RecoveryConfig
 from probescale.deploy.inference import wrap_pytorch
 from probescale.deploy.predict import predict_lines
 from probescale.deploy.texts import Line
@@ -24,6 +23,7 @@ from probescale.probing.cache import Store
 from probescale.probing.represent import PassSettings, Request, represent
 from probescale.recovery import fine_tuning
 from probescale.recovery.predict import predict
+from probescale.recovery.recipe import Recipe
 from probescale.recovery.teacher import record_teacher_outputs
 from probescale.tasks.data import Examples, TaggedSentences
 
@@ -94,7 +94,7 @@ def test_answers(model_folder):
 def test_training_takes_the_same_steps(model_folder, tmp_path, kind):
     """With labels, a teacher's logits and its states; parts weigh by their rows."""
     data, head = (DATA, "sentence") if kind == "texts" else (TAGGED, "token")
-    recipe = RecoveryConfig(epochs=1, batch_size=8, learning_rate=1e-3, dropout=0.0, states=0.5)
+    recipe = Recipe(epochs=1, batch_size=8, learning_rate=1e-3, dropout=0.0, states=0.5)
     source = str(model_folder("bert"))
     teacher = load_classifier(source, None, data.names, 1, head=head)
     outputs = record_teacher_outputs(teacher, data, None, tmp_path / "teacher", states=True)

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig
+from transformers import AutoConfig, BertForSequenceClassification
 
 from helpers.models import tiny_model, tiny_tokenizer
-from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.config_reading import read_config
 from probescale.models.families import FAMILIES
-from probescale.models.loading import load_as_saved, load_classifier
+from probescale.models.loading import load_as_saved, load_classifier, read_trained_labels
 from probescale.models.proof.twin import build_twin, build_twin_tokenizer
 from probescale.models.surgery import keep_layers
 from probescale.recovery.fine_tuning import fine_tune
+from probescale.recovery.recipe import Recipe
 from probescale.tasks.data import load_rows
 
 
@@ -51,12 +51,66 @@ def test_the_fingerprint_is_that_of_the_checkpoint(folder):
     assert load_as_saved(str(folder)).fingerprint != as_saved
 
 
+@pytest.fixture
+def classifier(folder):
+    """The tiny BERT with a head that someone trained for three labels."""
+    model = BertForSequenceClassification.from_pretrained(
+        folder, num_labels=3, id2label={0: "Good", 1: "BAD", 2: "so-so"}, ignore_mismatched_sizes=True
+    )
+    torch.nn.init.normal_(model.classifier.weight)
+    model.save_pretrained(folder)
+    return folder, model
+
+
+def test_a_trained_head_is_kept_on_request(classifier):
+    folder, model = classifier
+    labels = read_trained_labels(str(folder), None, "sentence", field="model.source")
+    assert labels == ("Good", "BAD", "so-so")
+    kept = load_classifier(str(folder), None, ("good", "bad", "so-so"), seed=0, keep_head=True)
+    assert kept.head_is_trained
+    assert all(value.equal(kept.model.state_dict()[name]) for name, value in model.state_dict().items())
+    assert kept.model.config.id2label == {0: "good", 1: "bad", 2: "so-so"}, "named as in the data"
+    new = load_classifier(str(folder), None, ("good", "bad", "so-so"), seed=0)
+    assert not new.head_is_trained
+    assert not new.model.state_dict()["classifier.weight"].equal(model.classifier.weight)
+    assert new.fingerprint == kept.fingerprint, "that of the backbone"
+
+
+def test_a_head_that_is_not_there_is_not_kept(classifier):
+    folder, _ = classifier
+    other = load_classifier(str(folder), None, ("a", "b"), seed=0, keep_head=True)
+    assert not other.head_is_trained, "it has another size"
+    weights = load_file(folder / "model.safetensors")
+    del weights["classifier.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    lost = load_classifier(str(folder), None, ("good", "bad", "so-so"), seed=0, keep_head=True)
+    assert not lost.head_is_trained
+    again = load_classifier(str(folder), None, ("good", "bad", "so-so"), seed=0)
+    assert lost.model.state_dict()["classifier.weight"].equal(again.model.state_dict()["classifier.weight"])
+
+
+@pytest.mark.parametrize(
+    ("values", "head"),
+    [
+        ({}, "token"),
+        ({}, "regression"),
+        ({"architectures": ["BertModel"]}, "sentence"),
+        ({"architectures": None}, "sentence"),
+        ({"problem_type": "regression"}, "sentence"),
+    ],
+)
+def test_labels_of_another_head_are_none(classifier, values, head):
+    folder, _ = classifier
+    change(folder / "config.json", **values)
+    assert read_trained_labels(str(folder), None, head, field="model.source") is None
+
+
 def test_cutting_and_training_change_the_fingerprint(folder):
     parent = load_classifier(str(folder), None, "ab", seed=0)
     cut, complete = keep_layers(parent, (1, 2)), keep_layers(parent, tuple(range(1, parent.layers + 1)))
     assert complete.fingerprint == parent.fingerprint != cut.fingerprint
     before = cut.fingerprint
-    fine_tune(cut, load_rows([("a good film", "a"), ("a bad film", "b")] * 8), RecoveryConfig(epochs=1, batch_size=8))
+    fine_tune(cut, load_rows([("a good film", "a"), ("a bad film", "b")] * 8), Recipe(epochs=1, batch_size=8))
     assert cut.fingerprint != before
 
 

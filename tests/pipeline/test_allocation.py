@@ -24,7 +24,8 @@ def settings(model_folder, task_files, family="bert", **more):
         "model": {"source": str(model_folder(family)), "max_length": 32},
         "task": {"train": {"source": str(task_files.train)}, "dev": {"source": str(task_files.dev)}},
         "selection": {"strategy": "bottom_k", "budget": "50%"},
-        "recovery": {"epochs": 1, "learning_rate": 1e-3},
+        "shrink": "none",
+        "recovery": {"epochs": 1, "learning_rate": 1e-3, "batch_size": 32, "augment": 0},
         "compare": ["top_k"],
     }
     for key, value in more.items():
@@ -90,10 +91,20 @@ def test_a_budget_below_the_smallest_model_is_refused(model_folder, task_files, 
     assert not (tmp_path / "out.partial").exists()
 
 
-def test_smallest_refuses_shrink_auto(model_folder, task_files, tmp_path):
-    with pytest.raises(UserError, match="shrink") as caught:
-        smallest(settings(model_folder, task_files, shrink="auto"), 0.9, tmp_path / "out")
-    assert caught.value.field == "shrink"
+def test_smallest_shares_every_budget_out(model_folder, task_files, tmp_path):
+    """Half of the metric is what one answer to all reaches, so the smallest size of all is enough."""
+    search = smallest(settings(model_folder, task_files, shrink="auto"), 0.5, tmp_path / "out")
+    original, *others = search.trials
+    loaded = load_as_saved(str(model_folder("bert")))
+    one_layer = count_parameters(loaded.model, loaded.family).of([1])
+    answer = next(trial for trial in others if trial.budget == search.answer)
+    assert answer.params == min(trial.params for trial in others) < one_layer, "layers alone are not so small"
+    for trial in others:
+        assert trial.params <= original.params / float(trial.budget.removesuffix("x"))
+    record = json.loads((tmp_path / "out" / "model" / "probescale.json").read_text())
+    assert record["shrink"]
+    assert record["params"] == answer.params
+    assert not (tmp_path / "out" / ".work").exists()
 
 
 def test_a_family_that_cannot_store_narrow_embeddings_is_refused(model_folder, task_files, tmp_path):

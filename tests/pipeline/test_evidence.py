@@ -33,7 +33,8 @@ def raw_config(folder, task_files, **selection):
         "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev)},
         "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
         "relevance": {"metric": "information"},  # of so few rows, accuracies may all be equal
-        "selection": {"k": 2, **selection},
+        "selection": {"k": 2, "strategy": "stitched", **selection},
+        "shrink": "none",
         "compare": [],
         "recovery": {"epochs": 0},  # which layers are chosen does not depend on the training
         "seed": 3,
@@ -135,6 +136,7 @@ def test_block_influence_and_angular_follow_their_scores(run_of):
 
 def test_a_required_layer_is_kept(cli, config, tmp_path):
     options = ["--set", "selection.strategy=stitched", "--set", "selection.keep=[1]"]
+    options += ["--set", "recovery={epochs: 6, learning_rate: 3e-3, batch_size: 16}"]  # untrained, it would end with 1
     found = cli("run", config, "--out", tmp_path / "out", *options)
     assert found.code == 0, found.err
     kept = json.loads((tmp_path / "out" / "selection.json").read_text())["kept"]

@@ -79,8 +79,9 @@ def raw_config(folder: Path, task: dict) -> dict:
         "task": {"name": "tiny", **task},
         "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
         "selection": {"k": 2, "strategy": "contiguous", "sample": 300},
+        "shrink": "none",
         "compare": [],
-        "recovery": {"epochs": 5, "learning_rate": 3e-3, "batch_size": 16},
+        "recovery": {"epochs": 5, "learning_rate": 3e-3, "batch_size": 16, "augment": 0},
         "seed": 3,
     }
 
@@ -247,7 +248,9 @@ def test_a_complete_run(model_folder, data, tmp_path, family, kind):
     record = json.loads((out / "model" / "probescale.json").read_text())
     assert ("sentence_logits" in record) == (family == "t5" and kind == "number")
     report = (out / "report.md").read_text()
-    assert f"{result.metric.replace('_', ' ')} {100 * result.subnetwork.value:.2f} on dev" in report
+    assert f"on dev, {result.metric.replace('_', ' ')} is {100 * result.subnetwork.value:.2f}" in report
+    assert result.failure is None
+    assert "did not learn" not in report
     if family != "t5":
         found = _stock_answers(out / "model", data[kind]["dev"], kind)
         assert found == pytest.approx(result.subnetwork.value, abs=1e-6)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import transformers
 from filelock import FileLock
@@ -22,10 +23,11 @@ from probescale.models.families import FAMILIES as FAMILIES_BY_TYPE
 from probescale.models.heads import stock_class_name
 from probescale.models.loading import load_as_saved
 from probescale.models.proof.twin import build_twin_config
-from probescale.pipeline import evaluation
 from probescale.pipeline import run as pipeline
+from probescale.pipeline import schedule, training
 from probescale.pipeline.validate import check, load_config
 from probescale.probing.score_files import load_scores
+from probescale.recovery.recipe import Choices
 from probescale.tasks.task import load_task
 
 pytestmark = pytest.mark.slow
@@ -35,8 +37,10 @@ def raw_config(folder: Path, task_files) -> dict:
     return {
         "model": {"source": str(folder), "max_length": 32},
         "task": {"name": "tiny", "train": str(task_files.train), "dev": str(task_files.dev)},
-        "selection": {"k": 2},
-        "recovery": {"epochs": 6, "learning_rate": 3e-3, "batch_size": 16},
+        "selection": {"k": 2, "strategy": "stitched"},
+        "shrink": "none",
+        "compare": ["top_k", "uniform_k"],
+        "recovery": {"epochs": 6, "learning_rate": 3e-3, "batch_size": 16, "augment": 0},
         "seed": 3,
     }
 
@@ -54,6 +58,7 @@ def test_what_a_run_writes(bert_run):
     out = bert_run[1]
     names = {"config.yaml", "scores.json", "selection.json", "model", "metrics.json", "report.md"}
     names |= {"probes.svg", "probes.png", "predictions.csv", "report.html", "regressions.json", "bias.json"}
+    names |= {"schedule.json", "recipe.json", "alternatives.json"}
     assert {p.name for p in out.iterdir()} == names
     assert not list(out.parent.glob("*.partial"))
 
@@ -90,7 +95,11 @@ def test_what_a_run_writes(bert_run):
 
 def test_config_yaml_runs_again(bert_run):
     path, out = bert_run
-    assert load_config(out / "config.yaml") == load_config(path)
+    given, settled = load_config(path), load_config(out / "config.yaml")
+    own = {"epochs": 6, "learning_rate": 3e-3, "batch_size": 16}
+    assert settled.recovery.original == given.recovery.original.model_copy(update=own), "what was chosen is written out"
+    recovery = settled.recovery.model_copy(update={"original": given.recovery.original})
+    assert settled.model_copy(update={"recovery": recovery}) == given
 
 
 def test_the_saved_model_is_the_measured_one(bert_run, task_files):
@@ -160,8 +169,8 @@ def test_other_architectures_run_from_end_to_end(model_type, task_files, tmp_pat
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
     raw = raw_config(tmp_path / "model", task_files)
-    raw |= {"compare": ["top_k"], "recovery": {"epochs": 1}}
-    raw["selection"] = {"budget": ["99%", "50MB", "1GFLOPs", "10s"], "k": 2, "length": 32}
+    raw |= {"compare": ["top_k"], "recovery": {"epochs": 1, "augment": 0}}
+    raw["selection"] |= {"budget": ["99%", "50MB", "1GFLOPs", "10s"], "length": 32}
     result = pipeline.run(check(raw), tmp_path / "out")
     kept = result.subnetwork.kept
     assert len(kept) == 2
@@ -206,7 +215,7 @@ def test_a_pair_task_with_a_tagging_probe(model_folder, tmp_path):
 def test_an_interrupted_run_resumes_to_the_same_numbers(bert_run, tmp_path, monkeypatch):
     path, out = bert_run
     calls = []
-    fine_tune = evaluation.fine_tune
+    fine_tune = training.fine_tune
 
     def cut_off(*args, **kwargs):
         calls.append(kwargs["title"])
@@ -214,7 +223,7 @@ def test_an_interrupted_run_resumes_to_the_same_numbers(bert_run, tmp_path, monk
             raise KeyboardInterrupt
         return fine_tune(*args, **kwargs)
 
-    monkeypatch.setattr(evaluation, "fine_tune", cut_off)
+    monkeypatch.setattr(training, "fine_tune", cut_off)
     with pytest.raises(KeyboardInterrupt):
         pipeline.run(load_config(path), tmp_path / "cut")
     assert not (tmp_path / "cut").exists()
@@ -233,8 +242,8 @@ def test_diverging_training_is_refused_and_leaves_nothing(model_folder, task_fil
         next(loaded.model.parameters()).data.fill_(float("nan"))
         return fine_tune(loaded, *args, **kwargs)
 
-    fine_tune = evaluation.fine_tune
-    monkeypatch.setattr(evaluation, "fine_tune", astray)
+    fine_tune = training.fine_tune
+    monkeypatch.setattr(training, "fine_tune", astray)
     raw = raw_config(model_folder("bert"), task_files) | {"recovery": {"epochs": 1}}
     with pytest.raises(UserError, match=r"recovery\.learning_rate"):
         pipeline.run(check(raw), tmp_path / "out")
@@ -264,9 +273,27 @@ def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, mon
     (stale / ".work").mkdir()
     (stale / ".work" / "identity.json").write_text("{}")
     (stale / "scores.json").write_text("{}")
-    monkeypatch.setattr(evaluation, "fine_tune", lambda *_, **__: ())
+    monkeypatch.setattr(training, "fine_tune", lambda *_, **__: ())
     result = pipeline.run(load_config(path), tmp_path / "new")
     assert result.original.params > 0
+
+
+def test_runs_that_share_the_original_share_its_recipe(model_folder, task_files, tmp_path, monkeypatch):
+    """With little time the teacher answers only a part of the texts: the same part for all of them."""
+    monkeypatch.setattr(schedule, "EFFORTS", (0.005, 0.005))
+    raw = raw_config(model_folder("bert"), task_files) | {"time": "10m", "compare": []}
+    raw["recovery"] = {"learning_rate": 3e-3, "original": {"epochs": 6, "batch_size": 16}}
+    config = check(raw)
+    pipeline.prepare_shared([config], tmp_path / "shared")
+    result = pipeline.run(config, tmp_path / "out", shared=tmp_path / "shared")
+    planned = schedule.Schedule.load(tmp_path / "shared" / "schedule.json")
+    recipe = Choices.load(tmp_path / "out" / "recipe.json")
+    assert recipe == planned.choices
+    assert recipe.texts == 640
+    assert f"also on {640 - 120} unlabelled texts" in result.recipe
+    answered = np.load(tmp_path / "shared" / ".work" / "teacher" / "logits.npy")
+    assert answered.shape == (640, 2)
+    assert len(result.original.losses) == 6
 
 
 def test_a_folder_locked_by_another_process_is_left_alone(bert_run, tmp_path):

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from helpers.data import labelled_rows
-from probescale.config import RecoveryConfig
 from probescale.models.loading import load_classifier
 from probescale.models.surgery import keep_layers
 from probescale.recovery import checkpoints
 from probescale.recovery.checkpoints import find_newest
 from probescale.recovery.fine_tuning import fine_tune
+from probescale.recovery.recipe import Recipe
 from probescale.recovery.trainer import RecoveryTrainer
 from probescale.tasks.data import load_rows
 
 TRAIN = load_rows(labelled_rows(80))  # 5 steps an epoch
 RECIPES = {
-    "dropout": RecoveryConfig(epochs=3, learning_rate=3e-3, batch_size=16, dropout=0.1),
-    "the best epoch": RecoveryConfig(epochs=3, learning_rate=3e-2, batch_size=16, validation=0.2, layer_decay=0.9),
+    "dropout": Recipe(epochs=3, learning_rate=3e-3, batch_size=16, dropout=0.1),
+    "the best epoch": Recipe(epochs=3, learning_rate=3e-2, batch_size=16, validation=0.2, layer_decay=0.9),
 }
 
 

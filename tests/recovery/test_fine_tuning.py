@@ -13,15 +13,18 @@ from probescale.config import RecoveryConfig
 from probescale.models.loading import load_classifier
 from probescale.models.precision import choose_precision
 from probescale.models.surgery import keep_layers
+from probescale.recovery.automatic import Situation, choose_recipe
 from probescale.recovery.fine_tuning import fine_tune
 from probescale.recovery.inputs import build_inputs
 from probescale.recovery.predict import compute_logits, predict
-from probescale.recovery.recipe import describe_recipe
-from probescale.recovery.teacher import record_teacher_outputs
+from probescale.recovery.recipe import Recipe, describe_recipe
+from probescale.recovery.short_training import train_briefly
+from probescale.recovery.teacher import TeacherOutputs, record_teacher_outputs
+from probescale.recovery.training_set import build_training_set
 from probescale.tasks.data import TaggedSentences, load_rows
 from probescale.tasks.unlabelled import changed_copies
 
-RECIPE = RecoveryConfig(epochs=3, learning_rate=3e-3, batch_size=16, dropout=0.0)
+RECIPE = Recipe(epochs=3, learning_rate=3e-3, batch_size=16, dropout=0.0)
 ROWS = labelled_rows(200)
 TRAIN, DEV, MORE = load_rows(ROWS[:80]), load_rows(ROWS[80:120]), load_rows(ROWS[120:])
 
@@ -34,7 +37,7 @@ def parent(model_folder):
 @pytest.fixture(scope="module")
 def teacher(parent):
     model = keep_layers(parent, (1, 2, 3, 4))
-    fine_tune(model, TRAIN, RECIPE.model_copy(update={"epochs": 6}), max_length=32)
+    fine_tune(model, TRAIN, replace(RECIPE, epochs=6), max_length=32)
     return model
 
 
@@ -101,7 +104,7 @@ def test_states_come_near_the_teachers(parent, teacher, tmp_path):
     distance = {}
     for weight in (0.0, 5.0):
         model = keep_layers(parent, (1, 3))
-        recipe = RECIPE.model_copy(update={"states": weight, "healing": 1 if weight else 0})
+        recipe = replace(RECIPE, states=weight, healing=1 if weight else 0)
         fine_tune(model, TRAIN, recipe, teacher=outputs, kept=(1, 3), max_length=32)
         own = record_teacher_outputs(model, TRAIN, None, tmp_path / f"{weight}", states=True, max_length=32).states
         assert own is not None
@@ -121,7 +124,7 @@ def test_the_best_epoch_is_kept(parent, monkeypatch):
 
     monkeypatch.setattr("probescale.recovery.training_set.TrainingSet.held_out_loss", loss)
     model = keep_layers(parent, (1, 2))
-    fine_tune(model, TRAIN, RECIPE.model_copy(update={"epochs": 5, "validation": 0.25, "patience": 2}), max_length=32)
+    fine_tune(model, TRAIN, replace(RECIPE, epochs=5, validation=0.25, patience=2), max_length=32)
     assert len(weights) == 4
     assert all(torch.equal(value, weights[1][name]) for name, value in model.model.state_dict().items())
     assert not all(torch.equal(value, weights[3][name]) for name, value in model.model.state_dict().items())
@@ -132,7 +135,7 @@ def test_rows_set_aside_are_not_learned_from(parent):
     """With labels turned round in the part that is set aside, the same model comes out of a single epoch."""
     from probescale.tasks.sampling import split_rows
 
-    recipe = RECIPE.model_copy(update={"epochs": 1, "validation": 0.25})
+    recipe = replace(RECIPE, epochs=1, validation=0.25)
     _, held = split_rows(TRAIN.labels, 0.25, 0)
     turned = replace(TRAIN, labels=tuple(label if n not in held else 1 - label for n, label in enumerate(TRAIN.labels)))
     # The same rows are set aside only if the split sees the same labels: give it those.
@@ -146,13 +149,41 @@ def test_rows_set_aside_are_not_learned_from(parent):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("texts", [None, 1, 79, 80, 81, 110, 159, 160, 10_000])
+def test_a_limit_leaves_every_labelled_text(parent, texts):
+    outputs = TeacherOutputs(MORE, np.zeros((160, 2), np.float32), None)
+    everything, _ = build_training_set(parent, TRAIN, RECIPE, 32, outputs)
+    used = list(everything.limit(texts, len(TRAIN)).used)
+    assert used[:80] == list(range(80)), "the labelled ones come first"
+    assert used == list(range(160 if texts is None else min(max(texts, 80), 160))), "then the first of the others"
+    assert list(everything.limit(texts, len(TRAIN)).limit(None, len(TRAIN)).used) == used
+
+
+@pytest.mark.slow
+def test_texts_beyond_the_limit_are_not_learned_from(parent, teacher, tmp_path):
+    """With other answers of the teacher to them, the same model comes out."""
+    outputs = record_teacher_outputs(teacher, TRAIN, MORE, tmp_path / "lessons", max_length=32)
+    recipe = replace(RECIPE, texts=100, epochs=1)
+    used = build_training_set(parent, TRAIN, recipe, 32, outputs)[0].limit(100, len(TRAIN)).used
+    turned = outputs.logits.copy()
+    left_out = np.setdiff1d(np.arange(160), used)
+    turned[left_out] *= -1
+    found = []
+    for logits in (outputs.logits, turned):
+        model = keep_layers(parent, (1,))
+        fine_tune(model, TRAIN, recipe, teacher=replace(outputs, logits=logits), max_length=32, seed=5)
+        found.append(model.fingerprint)
+    assert len(left_out) == 60
+    assert found[0] == found[1]
+
+
 @pytest.mark.slow
 def test_lower_layers_can_learn_more_slowly(parent):
     moved = {}
     for decay in (1.0, 0.1):
         model = keep_layers(parent, (1, 2, 3, 4))
         before = {name: value.clone() for name, value in model.model.state_dict().items()}
-        fine_tune(model, TRAIN, RECIPE.model_copy(update={"epochs": 1, "layer_decay": decay}), max_length=32)
+        fine_tune(model, TRAIN, replace(RECIPE, epochs=1, layer_decay=decay), max_length=32)
         name = "bert.encoder.layer.0.output.dense.weight"
         moved[decay] = (model.model.state_dict()[name] - before[name]).abs().mean().item()
     assert 0 < moved[0.1] < 0.05 * moved[1.0]
@@ -187,12 +218,40 @@ def test_quantities_of_any_size_are_learned_and_answered_in_their_units(model_fo
     assert 5 * factor < found.mean() < 6 * factor
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [1.0, 1000.0])
+def test_a_model_cut_from_one_that_answers_in_units_learns_as_well(model_folder, tmp_path, factor):
+    """The cut model begins with a head that answers in the units of the data, and learns in standard units."""
+    train = replace(
+        TRAIN, labels=tuple(factor * (5 + label) for label in TRAIN.labels), names=(), target="number", kind="number"
+    )
+    loaded = load_classifier(str(model_folder("bert")), None, (), 0, head="regression")
+    assert not loaded.head_is_trained
+    fine_tune(loaded, train, replace(RECIPE, epochs=6), max_length=32)
+    assert loaded.head_is_trained
+    outputs = record_teacher_outputs(loaded, train, None, tmp_path / "lessons", max_length=32)
+    small, brief = keep_layers(loaded, (1, 2)), keep_layers(loaded, (1, 2))
+    fine_tune(small, train, RECIPE, teacher=outputs, max_length=32)
+    found = predict(small, train, max_length=32)
+    error = ((found - np.array(train.labels)) ** 2).mean() / np.var(train.labels)
+    assert error < 0.2
+    short = train_briefly(brief, train, RECIPE, texts=160, teacher=outputs, max_length=32)
+    assert short.loss < 0.5 * short.constant, "both in standard units"
+    assert short.seconds > 0
+
+
 def test_the_original_can_have_a_recipe_of_its_own():
-    recipe = RecoveryConfig.model_validate({"epochs": 1, "original": {"epochs": 3, "learning_rate": 5e-5}})
-    assert (recipe.of_original.epochs, recipe.of_original.learning_rate) == (3, 5e-5)
-    assert recipe.of_original.batch_size == recipe.batch_size
-    assert "the original with epochs 3 and learning rate 5e-05" in describe_recipe(recipe, 10, 0, 0)
-    assert "the original with" not in describe_recipe(RecoveryConfig(), 10, 0, 0)
+    given = {"epochs": 1, "learning_rate": 3e-5, "batch_size": 32, "dropout": "model"}
+    situation = Situation(768, 1.0, 10, 0, 20.0)
+    settings = RecoveryConfig.model_validate(given | {"original": {"epochs": 3, "learning_rate": 5e-5}})
+    chosen = choose_recipe(settings, situation)
+    original, small = chosen.for_original(settings), chosen.for_subnetworks(settings)
+    assert (original.epochs, original.learning_rate) == (3, 5e-5)
+    assert (small.epochs, small.learning_rate) == (1, 3e-5)
+    assert original.batch_size == small.batch_size
+    assert "the original with epochs 3 and learning rate 5e-05" in describe_recipe(chosen, settings, 10, 0, 0)
+    alike = RecoveryConfig.model_validate(given)
+    assert "the original with" not in describe_recipe(choose_recipe(alike, situation), alike, 10, 0, 0)
 
 
 def test_changed_copies_are_other_texts_of_the_same_words():
@@ -228,7 +287,7 @@ def test_a_precision_that_the_machine_lacks_is_not_used():
 def test_the_models_own_dropout_is_back_after_training(parent):
     model = keep_layers(parent, (1, 3))
     before = [module.p for module in model.model.modules() if isinstance(module, torch.nn.Dropout)]
-    fine_tune(model, TRAIN, RECIPE.model_copy(update={"epochs": 1}), max_length=32)
+    fine_tune(model, TRAIN, replace(RECIPE, epochs=1), max_length=32)
     assert max(before) > 0
     assert [module.p for module in model.model.modules() if isinstance(module, torch.nn.Dropout)] == before
 
@@ -237,7 +296,7 @@ def test_the_models_own_dropout_is_back_after_training(parent):
 def test_metrics_go_to_tensorboard_where_that_is_asked_for(parent, tmp_path):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    model, recipe = keep_layers(parent, (1, 3)), RECIPE.model_copy(update={"epochs": 8, "tracking": ("tensorboard",)})
+    model, recipe = keep_layers(parent, (1, 3)), replace(RECIPE, epochs=8, tracking=("tensorboard",))
     losses = fine_tune(model, TRAIN, recipe, max_length=32, tracked=tmp_path / "tracked")
     [events] = (tmp_path / "tracked").rglob("events.out.tfevents.*")
     told = EventAccumulator(str(events.parent)).Reload()

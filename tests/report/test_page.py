@@ -14,7 +14,7 @@ from probescale.models.subsets import all_contiguous_blocks
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeResult, ProbeScores, SubnetworkScores
 from probescale.recovery.regressions import Example, Regressions, Slice
-from probescale.recovery.result import EvaluatedModel, RunResult
+from probescale.recovery.result import Alternative, EvaluatedModel, RunResult
 from probescale.report.findings import RunFindings
 from probescale.report.page import Page, explorer_entry, render
 from probescale.report.run_page import run_page
@@ -65,6 +65,17 @@ def run(tmp_path_factory) -> tuple[Path, ProbeScores, Selection, RunResult]:
         original=measured((1, 2, 3, 4, 5, 6), 0.9),
         subnetwork=measured(chosen.kept, 0.8),
         compared={"top_k": measured((4, 5, 6), 0.85)},
+        alternatives=(
+            Alternative(
+                name=f"bag of words {EVIL}",
+                value=0.7,
+                interval=(0.66, 0.74),
+                retention=0.7 / 0.9,
+                params=120,
+                milliseconds=0.1,
+                speedup=1234.5,
+            ),
+        ),
         retention=0.8 / 0.9,
         provenance=made,
     )
@@ -164,13 +175,53 @@ def test_the_slider_shows_what_would_be_kept(page, run):
 @pytest.mark.slow
 def test_the_table_sorts_both_ways(page):
     values = lambda: page.locator("#models tbody tr td:nth-child(6)").all_inner_texts()  # noqa: E731
-    assert values() == ["90.00", "80.00", "85.00"]
+    assert values() == ["90.00", "80.00", "85.00", "70.00"]
     heading = page.get_by_role("button", name="accuracy")
     heading.click()
-    assert values() == ["90.00", "85.00", "80.00"]
+    assert values() == ["90.00", "85.00", "80.00", "70.00"]
     heading.press("Enter")
-    assert values() == ["80.00", "85.00", "90.00"]
+    assert values() == ["70.00", "80.00", "85.00", "90.00"]
     assert page.locator("th[aria-sort=ascending]").count() == 1
+
+
+@pytest.mark.slow
+def test_a_simple_alternative_has_a_row_and_a_square(page):
+    last = page.locator("#models tbody tr").last.locator("td").all_inner_texts()
+    assert last == [f"bag of words {EVIL}", "-", "120", "7.5 %", "-", "70.00", "66.0 to 74.0", "77.8 %", "1,235x"]
+    assert page.locator("#chart rect").get_attribute("aria-label").endswith("70.00 with 120 parameters")
+    speeds = lambda: page.locator("#models tbody tr td:nth-child(9)").all_inner_texts()  # noqa: E731
+    page.get_by_role("button", name="speed").click()
+    assert speeds() == ["1,235x", "2.0x", "2.0x", "2.0x"], "sorted as numbers"
+    layers = page.get_by_role("button", name="of layers")
+    for _ in range(2):
+        layers.click()
+        assert page.locator("#models tbody tr").last.locator("td").first.inner_text().startswith("bag of words")
+    lead = page.locator("#summary .lead").all_inner_texts()
+    assert lead[0].startswith("1,310 parameters instead of 1,610 (1.2 times smaller), 88.9 % of the accuracy")
+    assert lead[1].endswith("reaches accuracy 70.0: 10.0 points less.")
+    assert page.get_by_role("alert").count() == 0, "nothing to warn of"
+
+
+@pytest.mark.slow
+def test_a_failure_is_seen_first_and_no_share_is_shown(browser, run, tmp_path):
+    _, scores, chosen, result = run
+    lost = lambda model: model.model_copy(update={"retention": None})  # noqa: E731
+    update = {"failure": f"The original did not learn the task {EVIL}.", "retention": None, "compared": {}}
+    update |= {name: lost(getattr(result, name)) for name in ("original", "subnetwork")}
+    failed = result.model_copy(update=update | {"alternatives": tuple(map(lost, result.alternatives))})
+    (tmp_path / "report.html").write_text(run_page(RunFindings(scores, chosen, failed, scores.parameters)))
+    opened = browser.new_page(viewport={"width": 390, "height": 700})
+    opened.goto((tmp_path / "report.html").as_uri())
+    alert = opened.get_by_role("alert")
+    assert alert.inner_text().splitlines()[0] == "This model did not learn the task."
+    assert EVIL in alert.inner_text()
+    assert alert.bounding_box()["y"] < opened.locator("#title").bounding_box()["y"]
+    assert opened.evaluate("document.documentElement.scrollWidth") <= 390
+    assert opened.locator(".card").count() == 3
+    assert "%" not in opened.locator("#summary").inner_text()
+    assert "retention" not in opened.locator("#models").inner_text()
+    assert opened.evaluate("window.evil") is None
+    opened.close()
 
 
 @pytest.mark.slow

@@ -38,7 +38,15 @@ def both(tmp_path_factory, model_folder, task_files):
         "relevance": {"metric": "information"},
         "selection": {"k": 2},
         "compare": [],
-        "recovery": {"epochs": 5, "learning_rate": 3e-3, "batch_size": 8, "dropout": 0, "states": 0.1},
+        "shrink": "none",
+        "recovery": {
+            "epochs": 5,
+            "learning_rate": 3e-3,
+            "batch_size": 8,
+            "dropout": 0,
+            "states": 0.1,
+            "augment": 0,
+        },
     }
     with (folder / "config.yaml").open("w") as file:
         YAML().dump(raw, file)

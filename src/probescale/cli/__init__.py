@@ -12,6 +12,7 @@ from probescale.utils.distributed import is_main_process, main_process, serve_ma
 
 # isort: off
 # --help lists commands in the order of these imports
+from probescale.cli import compress as compress
 from probescale.cli import run as run
 from probescale.cli import smallest as smallest
 from probescale.cli import validate as validate
@@ -38,6 +39,8 @@ def main() -> None:
             setattr(sys, name, io.StringIO())
     if not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries would fill a log file
+    # Threads that wait for each other without sleeping slow everything down several times where a core is busy.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     if world_size() > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it would speak of itself in every process
     with explain_early_end():

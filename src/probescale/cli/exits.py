@@ -1,6 +1,7 @@
 """How a command ends early: one message, no traceback, and an exit code.
 
-1: the machine ran out of something. 2: the input is wrong. 128 and the signal's number: it was stopped.
+1: the machine ran out of something, or a training failed. 2: the input is wrong. 128 and the signal's number: it was
+stopped.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from probescale.utils.distributed import is_main_process
 from probescale.utils.resources import find_shortage
 from probescale.utils.signals import Stopped, stop_on_signals
 
-RESUMABLE = ("run", "smallest", "probe", "study")
+RESUMABLE = ("compress", "run", "smallest", "probe", "study")
 RESUME = "run the same command to resume"
 
 

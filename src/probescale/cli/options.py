@@ -7,9 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from probescale.recovery.result import RunResult
 
 Config = Annotated[Path, typer.Argument(help="YAML file; configs/ has examples.", show_default=False)]
 Set = Annotated[
@@ -37,6 +40,15 @@ def show(what: object) -> None:
     # A file or a pipe has no width of its own: do not fold tables there.
     console = PlainConsole(width=None if sys.stdout.isatty() else 140)
     console.print(what, soft_wrap=isinstance(what, str))
+
+
+def finish(result: RunResult, folder: Path) -> None:
+    """Print the outcome of a run. A model that did not learn the task ends the command with exit code 1."""
+    from probescale.deploy.compressed import Compressed
+
+    Compressed(folder).report()
+    if result.failure:
+        raise typer.Exit(1)
 
 
 @contextmanager

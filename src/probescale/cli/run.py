@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import Config, Overwrite, Set, show
+from probescale.cli.options import Config, Overwrite, Set, finish
 
 
 @app.command()
@@ -26,11 +26,4 @@ def run(
     settings = load_config(config, set_)
     with spinner("loading libraries"):
         from probescale.pipeline.run import run as run_pipeline
-        from probescale.probing.score_files import load_scores
-        from probescale.report.tables import comparison_table, layer_table
-    result = run_pipeline(settings, folder, overwrite=overwrite)
-    scores = load_scores(folder / "scores.json")
-    show(layer_table(scores, result.subnetwork.kept).rich())
-    show("")
-    show(comparison_table(result).rich())
-    show(f"\nmodel, scores and report: {folder}")
+    finish(run_pipeline(settings, folder, overwrite=overwrite), folder)

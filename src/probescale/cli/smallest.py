@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from probescale.cli.app import app
 from probescale.cli.options import Config, Overwrite, Set, show
+
+if TYPE_CHECKING:
+    from probescale.config import RunConfig
 
 
 @app.command()
@@ -23,16 +26,26 @@ def smallest(
 ) -> None:
     """Find the smallest subnetwork that keeps a share of the original's metric, training as few as possible."""
     from probescale.pipeline.validate import load_config
-    from probescale.utils.progress import spinner
 
     folder = out or Path("runs") / f"{config.stem}-smallest"
     settings = load_config(config, [*set_, "selection.k=null", "selection.budget=100%"])  # the search sets the size
+    run_search(settings, keep, folder, overwrite=overwrite)
+
+
+def run_search(settings: RunConfig, keep: str, folder: Path, *, overwrite: bool) -> None:
+    """Search, and print what was found. A model that did not learn the task ends the command with exit code 1."""
+    from probescale.utils.progress import spinner
+
     with spinner("loading libraries"):
         from probescale.pipeline.smallest import parse_share
         from probescale.pipeline.smallest import smallest as find_smallest
+        from probescale.recovery.result import RunResult
         from probescale.report.tables import search_notes, search_table
-    trace = find_smallest(settings, parse_share(keep), folder, overwrite=overwrite)
-    show(search_table(trace).rich())
-    for note in search_notes(trace):
+    found = find_smallest(settings, parse_share(keep), folder, overwrite=overwrite)
+    show(search_table(found).rich())
+    for note in search_notes(found):
         show(note)
     show(f"\nmodel, scores and report: {folder}")
+    if failure := RunResult.load(folder / "metrics.json").failure:
+        show(f"\n{failure}")
+        raise typer.Exit(1)

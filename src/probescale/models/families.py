@@ -42,6 +42,7 @@ def _t5(name: str, backbone: str) -> Family:
     return Family(
         name, (name,), T5_ENCODER, decoder=T5_DECODER, embeddings=("shared",), pooling="mean",
         backbone_class=backbone, classifier_class="AutoModelForTokenClassification", mean_of_token_logits=True,
+        learning_rate_factor=5.0,  # its weights are larger, and its layers have no norm after them
     )  # fmt: skip
 
 

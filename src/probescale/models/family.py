@@ -71,6 +71,7 @@ class Family:
     why_heads_are_fixed: str = (
         HIDDEN_WIDE  # why heads cannot be dropped, where `stack.head_projections` does not say how
     )
+    learning_rate_factor: float = 1.0  # of the rates that BERT is usually trained with
     detected: bool = False  # from the model's structure, not described by hand
 
     def count_layers(self, config: PreTrainedConfig) -> int:

@@ -60,6 +60,7 @@ class LoadedModel:
     family: Family
     source: str  # as the user wrote it
     fingerprint: str  # of the backbone's weights; changes with a cut and with training
+    head_is_trained: bool = False  # for the task's labels: by whoever made the checkpoint, or here
 
     @property
     def layers(self) -> int:
@@ -88,12 +89,14 @@ def load_classifier(
     *,
     head: Head = "sentence",
     problem_type: str | None = None,
+    keep_head: bool = False,
     allow_pickle: bool = False,
     field: str = "model.source",
 ) -> LoadedModel:
     """The model with a new head for these labels or tags, initialized from the seed, whatever the checkpoint's head.
 
-    A regression head predicts one number and has no labels: `names` is empty.
+    A regression head predicts one number and has no labels: `names` is empty. `keep_head`: the checkpoint's own head
+    is kept, which has these labels in this order.
     """
     folder = fetch_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
     config = read_folder_config(folder, field=field)
@@ -112,10 +115,23 @@ def load_classifier(
     new = {*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])}
     body = {n for n in new if n.startswith(backbone_prefix(model)) and ".pooler." not in n}
     refuse_missing(body, folder, family.stack, model, field=field)
-    new |= {name for name in model.state_dict() if not name.startswith(backbone_prefix(model))}
-    _initialize(model, family, new, seed)
+    trained = keep_head and not new
+    if not trained:
+        new |= {name for name in model.state_dict() if not name.startswith(backbone_prefix(model))}
+        _initialize(model, family, new, seed)
     cast("torch.nn.Module", model).to("cuda" if torch.cuda.is_available() else "cpu")
-    return LoadedModel(model, tokenizer, family, source, compute_fingerprint(model, without=new))
+    return LoadedModel(model, tokenizer, family, source, compute_fingerprint(model, without=new), trained)
+
+
+def read_trained_labels(source: str, revision: str | None, head: Head, *, field: str) -> tuple[str, ...] | None:
+    """The labels of a checkpoint that was fine-tuned with this head, in its order; None where it has another head."""
+    folder = fetch_model_folder(source, revision, field=field)
+    config = read_folder_config(folder, field=field)
+    stock = stock_class_name(find_family(config, field=field), config, head)
+    saved = config.architectures if isinstance(config.architectures, list) else []
+    if stock is None or stock not in saved or (config.problem_type == "regression") != (head == "regression"):
+        return None
+    return tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
 
 
 def load_as_saved(

@@ -6,10 +6,11 @@ probing a subnetwork with that part alone shrunk; an allocation is judged by wha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from probescale.errors import UserError
+from probescale.models.loading import LoadedModel
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset
 from probescale.models.surgery import keep_layers
@@ -81,7 +82,7 @@ def rank_allocations(bench: Workbench, scores: ProbeScores) -> Allocations:
     prober = SubnetworkProber(bench.loaded, bench.task, bench.config)
     knows = prober.score(list({kept for _, kept in fitting}))
     reference = sorted((kept for _, kept in fitting), key=len)[len(fitting) // 2]
-    losses = {part: _information_lost(bench, part, reference) for part in _single_parts(way for way, _ in fitting)}
+    losses = _information_lost(bench, _single_parts(way for way, _ in fitting), reference)
     allocations = [
         Allocation(
             shrink=way,
@@ -119,10 +120,13 @@ def _single_parts(shrinks: Iterable[ShrinkPlan]) -> list[ShrinkPlan]:
     return [ShrinkPlan(**{part: size}) for part, size in dict.fromkeys(sizes)]
 
 
-def _information_lost(bench: Workbench, shrink: ShrinkPlan, kept: Subset) -> float:
-    """Information lost by shrinking one part, in bits, clipped at zero: chance can make it negative."""
+def _information_lost(bench: Workbench, parts: Sequence[ShrinkPlan], kept: Subset) -> dict[ShrinkPlan, float]:
+    """Information lost by shrinking each part alone, in bits, clipped at zero: chance can make it negative."""
     cut = keep_layers(bench.loaded, kept)
     every = tuple(range(1, len(kept) + 1))
-    models = (cut, bench.shrinker.shrink(cut, kept, shrink))
-    before, after = (SubnetworkProber(model, bench.task, bench.config).score([every])[every] for model in models)
-    return max(before - after, 0.0)
+
+    def probed(model: LoadedModel) -> float:
+        return SubnetworkProber(model, bench.task, bench.config).score([every])[every]
+
+    before = probed(cut)
+    return {part: max(before - probed(bench.shrinker.shrink(cut, kept, part)), 0.0) for part in parts}

@@ -6,7 +6,6 @@ import copy
 import json
 import time
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +14,24 @@ import numpy as np
 from probescale.models.counting import count_parameters
 from probescale.models.latency import compare_latency
 from probescale.models.loading import LoadedModel
-from probescale.models.proof.comparison import compare_in_memory
-from probescale.models.proof.reference import compute_layer_reference
+from probescale.models.parameters import Parameters
 from probescale.models.saving import describe_cut, save_model
 from probescale.models.shrink.shrink_plan import ShrinkPlan
-from probescale.models.subsets import Subset, format_subset
-from probescale.models.surgery import keep_layers
-from probescale.pipeline.folder import EVALUATED, INNER
+from probescale.models.subsets import Subset
+from probescale.pipeline.training import Training
 from probescale.pipeline.workbench import Workbench
+from probescale.recovery.alternatives import measure_alternatives
 from probescale.recovery.bias import Bias, measure_swaps
-from probescale.recovery.fine_tuning import fine_tune
 from probescale.recovery.predict import predict
 from probescale.recovery.predictions import load_predictions, save_predictions
-from probescale.recovery.recipe import describe_recipe
-from probescale.recovery.result import ORIGINAL, EvaluatedModel
-from probescale.recovery.short_training import train_briefly
-from probescale.recovery.teacher import TeacherOutputs, load_teacher, record_teacher_outputs
+from probescale.recovery.recipe import Choices, describe_recipe
+from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel
 from probescale.selection.result import Selection
 from probescale.tasks.metrics import interval
-from probescale.tasks.unlabelled import changed_copies, joined
 from probescale.utils.files import remove_folder, write_json
 from probescale.utils.progress import spinner
 
-TRACKED = "tracking"
 PREDICTIONS, SWAPS = ".predictions.json", ".swaps.json"
-TEACHER = "teacher"  # the fine-tuned original and its answers
 
 
 class Evaluator:
@@ -48,26 +40,45 @@ class Evaluator:
 
     def __init__(self, bench: Workbench, work: Path, shrink: ShrinkPlan, shared: Path | None = None) -> None:
         """`shared`: the folder with the original and its answers, where several runs share them."""
-        self.bench, self.work, self.shared = bench, work, shared or work
+        self.bench, self.work = bench, work
         self.config, self.task, self.loaded, self.shrinker = bench.config, bench.task, bench.loaded, bench.shrinker
-        self.shrink, self.parameters = shrink, bench.shrinker.count_parameters(shrink)
+        self.training = Training(bench, work, shrink, shared)
         self.held: tuple[Subset, LoadedModel] | None = None  # the trained model that is to be saved
-        self.unlabelled = self.task.unlabelled
-        if copies := self.config.recovery.augment:
-            changed = changed_copies(joined(self.task.train, self.unlabelled), copies, self.config.seed)
-            self.unlabelled = joined(changed, self.unlabelled)
+
+    @property
+    def shrink(self) -> ShrinkPlan:
+        return self.training.shrink
+
+    @property
+    def parameters(self) -> Parameters:
+        """Of the model that layers are removed from, its other parts shrunk."""
+        return self.shrinker.count_parameters(self.shrink)
 
     @property
     def recipe(self) -> str:
-        recovery, unlabelled = self.config.recovery, len(self.unlabelled or ())
-        text = describe_recipe(recovery, len(self.task.train), unlabelled, self.config.seed)
+        training, labelled = self.training, len(self.task.train)
+        unlabelled = len(training.unlabelled or ())
+        if training.choices.texts is not None:
+            unlabelled = min(unlabelled, max(training.choices.texts - labelled, 0))
+        text = describe_recipe(training.choices, self.config.recovery, labelled, unlabelled, self.config.seed)
         return f"{text}; subnetworks with {self.shrink}" if self.shrink else text
 
     def with_shrink(self, shrink: ShrinkPlan) -> Evaluator:
         """The same for subnetworks that are shrunk in another way. The original has to be evaluated before."""
         other = copy.copy(self)
-        other.source_model = self.source_model  # loaded once for all
-        other.shrink, other.parameters, other.held = shrink, self.shrinker.count_parameters(shrink), None
+        other.training, other.held = self.training.with_shrink(shrink), None
+        return other
+
+    def with_work(self, work: Path) -> Evaluator:
+        """The same, writing its results to another folder."""
+        other = copy.copy(self)
+        other.work = work
+        return other
+
+    def with_choices(self, choices: Choices) -> Evaluator:
+        """The same with another recipe for the subnetworks. The original has to be evaluated before."""
+        other = copy.copy(self)
+        other.training, other.held = self.training.with_choices(choices), None
         return other
 
     def evaluate_original(self) -> EvaluatedModel:
@@ -83,17 +94,19 @@ class Evaluator:
     ) -> EvaluatedModel:
         """Cut, fine-tune and evaluate a subnetwork; its model is held for `save` where `hold` says so."""
         is_original = original is None or self._is_original(kept)
-        path = self._path(kept, is_original=is_original)
+        path = self.training.result_path(kept, is_original=is_original)
         if path.exists():
             return EvaluatedModel.load(path)
         started, length = time.perf_counter(), self.config.model.max_length
-        model, losses = self.fine_tune(name, kept, is_original=is_original)
+        model, losses, health = self.training.train_original() if is_original else self.training.fine_tune(name, kept)
         predicted = predict(model, self.task.dev, max_length=length, title=f"evaluating: {name}")
         evaluated = EvaluatedModel(
             kept=kept,
             **self._size(model),
             **self._quality(predicted, original),
+            validation=self._validate(model),
             losses=losses,
+            failure="" if health.learned else health.describe(),
             **self._speed(model),
             seconds=round(time.perf_counter() - started, 1),
         )
@@ -106,7 +119,7 @@ class Evaluator:
             write_json(path.with_suffix(SWAPS), [one.model_dump() for one in found])
         evaluated.save(path)
         if not held:
-            remove_folder(self._checkpoints(kept, is_original=is_original))
+            remove_folder(self.training.checkpoints(kept, is_original=is_original))
         return evaluated
 
     def _size(self, model: LoadedModel) -> dict[str, Any]:
@@ -124,6 +137,14 @@ class Evaluator:
         reference = value if original is None else original.value
         return {"value": value, "interval": spread, "retention": self.task.measure.retention(value, reference)}
 
+    def _validate(self, model: LoadedModel) -> float | None:
+        """The metric on the part of train that decisions are made on."""
+        held_out = self.task.validation
+        if held_out is None:
+            return None
+        predicted = predict(model, held_out, max_length=self.config.model.max_length, title="validating")
+        return self.task.measure(held_out.gold, predicted)
+
     def _speed(self, model: LoadedModel) -> dict[str, Any]:
         settings = self.config.selection
         length = min(settings.length, self.config.model.max_length)
@@ -133,12 +154,31 @@ class Evaluator:
     def predictions(self, name: str, evaluated: EvaluatedModel) -> np.ndarray:
         """What an evaluated model predicts on dev."""
         is_original = name == ORIGINAL or self._is_original(evaluated.kept)
-        return load_predictions(self._path(evaluated.kept, is_original=is_original).with_suffix(PREDICTIONS))
+        return load_predictions(
+            self.training.result_path(evaluated.kept, is_original=is_original).with_suffix(PREDICTIONS)
+        )
+
+    def alternatives(self, original: EvaluatedModel) -> tuple[Alternative, ...]:
+        """What simpler models reach with the same data and the teacher's answers."""
+        path = self.work / "alternatives.json"
+        if not path.exists():
+            teacher = self.training.teacher_outputs()
+            found = measure_alternatives(
+                self.task,
+                self.training.unlabelled,
+                teacher.logits if teacher else None,
+                original,
+                self.loaded,
+                max_length=self.config.model.max_length,
+                seed=self.config.seed,
+            )
+            write_json(path, [one.model_dump() for one in found])
+        return tuple(Alternative(**one) for one in json.loads(path.read_text(encoding="utf-8")))
 
     def bias(self, small: EvaluatedModel) -> Bias | None:
         """How names and pronouns move the answers of both models; None where answers are not classes of texts."""
-        original = self._path((), is_original=True).with_suffix(SWAPS)
-        cut = self._path(small.kept, is_original=self._is_original(small.kept)).with_suffix(SWAPS)
+        original = self.training.result_path((), is_original=True).with_suffix(SWAPS)
+        cut = self.training.result_path(small.kept, is_original=self._is_original(small.kept)).with_suffix(SWAPS)
         if not original.exists():
             return None
         return Bias(original=json.loads(original.read_text()), small=json.loads(cut.read_text()))
@@ -148,91 +188,20 @@ class Evaluator:
         folder, kept = self.work / "model", selection.kept
         if folder.exists():
             return
-        model = self.held[1] if self.held and self.held[0] == kept else self.fine_tune("the result", kept)[0]
+        if self.held and self.held[0] == kept:
+            model = self.held[1]
+        elif self._is_original(kept):
+            model = self.training.train_original()[0]
+        else:
+            model = self.training.fine_tune("the result", kept)[0]
         record = describe_cut(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
         record["params"] = count_parameters(model.model, model.family).total
         record["max_length"], record["kind"] = self.config.model.max_length, self.task.kind.name
         if self.shrink:
             record["shrink"] = self.shrink.model_dump(mode="json", exclude_none=True)
         save_model(model, record, folder)
-        remove_folder(self._checkpoints(kept, is_original=False))
-
-    def train_briefly(self, name: str, kept: Subset, texts: int) -> tuple[float, float]:
-        """The loss of a subnetwork after a short training, on texts it did not see; and a constant predictor's."""
-        config = self.config
-        return train_briefly(
-            self._cut(kept),
-            self.task.train,
-            config.recovery,
-            teacher=self._teacher_outputs(),
-            kept=kept,
-            texts=texts,
-            max_length=config.model.max_length,
-            seed=config.seed,
-            title=f"tournament: {name}",
-        )
-
-    def fine_tune(self, name: str, kept: Subset, *, is_original: bool = False) -> tuple[LoadedModel, tuple[float, ...]]:
-        """The trained model, and the mean loss of every epoch."""
-        config, model = self.config, self._cut(kept, is_original=is_original)
-        recipe = config.recovery.of_original if is_original else config.recovery
-        folder = self.shared if is_original else self.work
-        losses = fine_tune(
-            model,
-            self.task.train,
-            recipe,
-            teacher=None if is_original else self._teacher_outputs(),
-            kept=kept,
-            max_length=config.model.max_length,
-            seed=config.seed,
-            title=f"fine-tuning: {name}",
-            tracked=folder / TRACKED / name if recipe.tracking else None,
-            checkpoints=self._checkpoints(kept, is_original=is_original),
-        )
-        if is_original and config.recovery.distil:
-            self._record_outputs(model)
-        return model, losses
-
-    def _cut(self, kept: Subset, *, is_original: bool = False) -> LoadedModel:
-        source = self.loaded if is_original else self.source_model
-        model = keep_layers(source, kept)
-        wanted = compute_layer_reference(source.model, source.family, kept)
-        compare_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
-        if self.shrink and not is_original:
-            model = self.shrinker.for_model(source).shrink(model, kept, self.shrink)
-        return model
-
-    @cached_property
-    def source_model(self) -> LoadedModel:
-        """What subnetworks are cut from: the fine-tuned original where it teaches them, else the pre-trained model."""
-        recipe = self.config.recovery
-        if not recipe.distil or recipe.start == "pretrained":
-            return self.loaded
-        return load_teacher(self.loaded, self.shared / INNER / TEACHER)
-
-    def _record_outputs(self, teacher: LoadedModel) -> None:
-        recipe, length = self.config.recovery, self.config.model.max_length
-        states, weights = bool(recipe.states or recipe.healing), recipe.start == "teacher"
-        folder = self.shared / INNER / TEACHER
-        record_teacher_outputs(
-            teacher, self.task.train, self.unlabelled, folder, states=states, weights=weights, max_length=length
-        )
-
-    def _teacher_outputs(self) -> TeacherOutputs | None:
-        """The original's answers to the training texts; it is trained before its subnetworks."""
-        if not self.config.recovery.distil:
-            return None
-        return TeacherOutputs.load(self.shared / INNER / TEACHER, self.unlabelled)
+        remove_folder(self.training.checkpoints(kept, is_original=False))
 
     def _is_original(self, kept: Subset) -> bool:
         """Whether all layers stay and nothing is shrunk."""
         return kept == tuple(self.parameters.all_layers) and not self.shrink
-
-    def _path(self, kept: Subset, *, is_original: bool) -> Path:
-        folder = self.shared if is_original else self.work
-        return folder / INNER / EVALUATED / (f"{ORIGINAL}.json" if is_original else f"{format_subset(kept)}.json")
-
-    def _checkpoints(self, kept: Subset, *, is_original: bool) -> Path:
-        """Where checkpoints stand until the trained model is evaluated, and saved if it is the run's result."""
-        path = self._path(kept, is_original=is_original)
-        return path.parent.with_name("training") / path.stem

@@ -33,6 +33,13 @@ def probe_once(bench: Workbench, path: Path) -> ProbeScores:
     return load_scores(path)
 
 
+def best_task_probe(bench: Workbench, scores: ProbeScores) -> float | None:
+    """The score of the best layer's probe for the task's own labels; None where no probe learns them."""
+    own = [probe.name for probe in bench.config.task.probes if probe.data is None and probe.property is None]
+    curves = [scores.probes[name].measures.get("accuracy") for name in own if name in scores.probes]
+    return max((max(curve.values) for curve in curves if curve), default=None)
+
+
 def collect_evidence(scores: ProbeScores, bench: Workbench) -> ProbeScores:
     """The scores, with what the strategies need beyond them."""
     needs: set[Reads] = set().union(*(STRATEGIES[name].needs for name in bench.strategies))

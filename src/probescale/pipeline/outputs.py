@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
+from probescale.config import RunConfig
 from probescale.pipeline.evaluation import Evaluator
+from probescale.pipeline.tournament import texts_per_candidate
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.predictions import write_predictions_csv
 from probescale.recovery.regressions import find_regressions
-from probescale.recovery.result import ORIGINAL, EvaluatedModel, RunResult
+from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel, RunResult
 from probescale.report.card import model_card
 from probescale.report.figure import write_figure
 from probescale.report.findings import RunFindings
@@ -14,6 +20,7 @@ from probescale.report.markdown import run_report
 from probescale.report.run_page import run_page
 from probescale.selection.result import Selection
 from probescale.utils.files import write_text
+from probescale.utils.yaml_files import to_yaml
 
 
 def write_outputs(
@@ -21,16 +28,18 @@ def write_outputs(
     scores: ProbeScores,
     chosen: Selection,
     models: dict[str, EvaluatedModel],
-    *,
-    size_chosen_on_dev: bool = False,
+    alternatives: tuple[Alternative, ...] = (),
+    predictions: Mapping[str, np.ndarray] | None = None,
 ) -> RunResult:
     """Write every result file into the folder that the evaluator works in.
 
-    `models`: the original first, then the chosen subnetwork, then what it is compared with.
+    `models`: the original first, then the chosen subnetwork, then what it is compared with. `predictions`: of each of
+    them on dev, where not all come from this evaluator.
     """
     task, work = evaluator.task, evaluator.work
-    result = _result(evaluator, chosen, models)
-    predictions = {name: evaluator.predictions(name, model) for name, model in models.items()}
+    result = _result(evaluator, chosen, models, alternatives)
+    write_text(work / "config.yaml", to_yaml(settled_config(evaluator)))
+    predictions = predictions or {name: evaluator.predictions(name, model) for name, model in models.items()}
     write_predictions_csv(work / "predictions.csv", task, predictions)
     changed = find_regressions(task, predictions[ORIGINAL], predictions[chosen.strategy])
     if changed:
@@ -41,15 +50,35 @@ def write_outputs(
     chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes", chosen.kept)
-    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias, size_chosen_on_dev)
+    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias)
     write_text(work / "report.md", run_report(task, evaluator.loaded.family, findings))
     write_text(work / "report.html", run_page(findings))
     write_text(work / "model" / "README.md", model_card(evaluator.loaded, task, findings))
     return result
 
 
-def _result(evaluator: Evaluator, chosen: Selection, models: dict[str, EvaluatedModel]) -> RunResult:
+def settled_config(evaluator: Evaluator) -> RunConfig:
+    """The configuration with everything that was chosen as plain settings: running it repeats the run."""
+    config, training = evaluator.config, evaluator.training
+    selection = config.selection
+    if evaluator.bench.strategy.reads == "tournament":
+        selection = selection.model_copy(update={"trial": texts_per_candidate(evaluator.bench)})
+    settled = {"recovery": training.choices.fill_in(config.recovery), "selection": selection, "time": None}
+    return config.model_copy(update=settled)
+
+
+def _result(
+    evaluator: Evaluator,
+    chosen: Selection,
+    models: dict[str, EvaluatedModel],
+    alternatives: tuple[Alternative, ...],
+) -> RunResult:
     task, (original, subnetwork, *_) = evaluator.task, models.values()
+    failure = _failure(original, subnetwork)
+    if failure:  # a share of what was not learned says nothing
+        original, subnetwork = (model.model_copy(update={"retention": None}) for model in (original, subnetwork))
+        models = {name: model.model_copy(update={"retention": None}) for name, model in models.items()}
+        alternatives = tuple(one.model_copy(update={"retention": None}) for one in alternatives)
     return RunResult(
         task=task.name,
         metric=task.metric,
@@ -60,6 +89,19 @@ def _result(evaluator: Evaluator, chosen: Selection, models: dict[str, Evaluated
         original=original,
         subnetwork=subnetwork,
         compared=dict(list(models.items())[2:]),
+        alternatives=alternatives,
+        failure=failure,
         retention=subnetwork.retention,
         provenance=evaluator.bench.provenance,
     )
+
+
+def _failure(original: EvaluatedModel, subnetwork: EvaluatedModel) -> str | None:
+    """Why the run is no success, for a person; None where both models learned the task."""
+    for model, name, advice in (
+        (original, "original", "check the labels, give more rows, or set recovery.original"),
+        (subnetwork, "small model", "choose a larger budget, give more texts, or more time"),
+    ):
+        if model.failure:
+            return f"The {name} did not learn the task: {model.failure}. Next: {advice}."
+    return None

@@ -11,15 +11,18 @@ from probescale.config import RunConfig
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.allocation import allocate
 from probescale.pipeline.evaluation import Evaluator
-from probescale.pipeline.evidence import probe_once
+from probescale.pipeline.evidence import best_task_probe, probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
-from probescale.pipeline.tournament import Tournament, run_tournament
+from probescale.pipeline.schedule import Schedule, fit_into, make_schedule, show_schedule
+from probescale.pipeline.tournament import Tournament, run_tournament, without_pointless_tournament
 from probescale.pipeline.workbench import Workbench, prepare
 from probescale.probing.scores import ProbeScores
-from probescale.recovery.result import ORIGINAL, RunResult
+from probescale.recovery.recipe import Choices
+from probescale.recovery.result import ORIGINAL, EvaluatedModel, RunResult
 from probescale.selection.evidence import Evidence, combine_scores
 from probescale.selection.result import Selection
+from probescale.utils.progress import Phases
 from probescale.utils.resources import report_shortage
 
 
@@ -34,25 +37,64 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, shared: 
     with work_folder(out, config, bench.provenance) as work, report_shortage(work):
         bench = bench.with_costs(work / "costs.json")
         bench.check_budget()  # before any work
+        schedule = make_schedule(bench, (shared or work) / "schedule.json")
+        show_schedule(schedule)
+        phases = Phases(schedule.seconds)
+        with phases.shown():
+            bench = without_pointless_tournament(bench.with_recipe(schedule.choices))
+            return _run(bench, schedule, phases, work, shared)
+
+
+def _run(bench: Workbench, schedule: Schedule, phases: Phases, work: Path, shared: Path | None) -> RunResult:
+    """Every step of a run whose recipe is chosen."""
+    with phases.phase("probing"):
         if shared:
             shutil.copyfile(shared / "scores.json", work / "scores.json")
         scores = probe_once(bench, work / "scores.json")
         shrinks = allocate(bench, scores, work / "allocation.json")
-
-        evaluator = Evaluator(bench, work, shrinks[0], shared)
+    evaluator = Evaluator(bench, work, shrinks[0], shared)
+    with phases.phase("training the original"):
+        evaluator.training.best_probe = best_task_probe(bench, scores)
         original = evaluator.evaluate_original()
-        tournament = None
-        if bench.strategy.reads == "tournament":
-            tournament = run_tournament(
-                bench, evaluator, shrinks, Evidence.from_scores(scores), work / "tournament.json"
-            )
+    tournament = None
+    if bench.strategy.reads == "tournament":
+        with phases.phase("tournament"):
+            evidence = Evidence.from_scores(scores)
+            tournament = run_tournament(bench, evaluator, shrinks, evidence, work / "tournament.json")
             evaluator = evaluator.with_shrink(tournament.winner.shrink)
-        chosen, *others = select_all(bench, scores, evaluator.shrink, tournament)
+    evaluator = evaluator.with_choices(settle_recipe(schedule, bench, tournament, phases, work / "recipe.json"))
+    chosen, *others = select_all(bench, scores, evaluator.shrink, tournament)
+    with phases.phase("training"):
         subnetwork = evaluator.evaluate(chosen.strategy, chosen.kept, original, hold=lambda _: True)
         evaluator.save(chosen)
-        compared = {other.strategy: evaluator.evaluate(other.strategy, other.kept, original) for other in others}
+    compared: dict[str, EvaluatedModel] = {}
+    for other in others:
+        with phases.phase("comparison"):
+            compared[other.strategy] = evaluator.evaluate(other.strategy, other.kept, original)
+    with phases.phase("evaluation"):
+        alternatives = evaluator.alternatives(original)
+        models = {ORIGINAL: original, chosen.strategy: subnetwork, **compared}
+        return write_outputs(evaluator, scores, chosen, models, alternatives)
 
-        return write_outputs(evaluator, scores, chosen, {ORIGINAL: original, chosen.strategy: subnetwork, **compared})
+
+def settle_recipe(
+    schedule: Schedule, bench: Workbench, tournament: Tournament | None, phases: Phases, path: Path
+) -> Choices:
+    """The recipe of the final training: the best learning rate, and as many texts as the time that is left allows."""
+    if path.exists():
+        return Choices.load(path)
+    choices = schedule.choices
+    if tournament and tournament.learning_rate:
+        choices = choices.model_copy(update={"learning_rate": tournament.learning_rate})
+    settings = bench.config.recovery
+    if schedule.limit is not None and tournament and settings.epochs == settings.texts == "auto":
+        after = schedule.seconds["evaluation"]
+        trainings = 1 + len(bench.config.compare)
+        left = max(schedule.limit - phases.elapsed - after, 1.0) / trainings
+        per_text = max(tournament.winner.seconds, 0.1) / tournament.winner.texts  # seconds are kept to tenths
+        choices = fit_into(choices, settings, bench.situation, left, per_text)
+    choices.save(path)
+    return choices
 
 
 def select_all(
@@ -73,6 +115,9 @@ def prepare_shared(configs: Sequence[RunConfig], folder: Path) -> None:
     strategies = dict.fromkeys(name for config in configs for name in bench.with_config(config).strategies)
     folder.mkdir(parents=True, exist_ok=True)
     with report_shortage(folder):
+        bench = bench.with_recipe(make_schedule(bench, folder / "schedule.json").choices)  # as every run will
         everything = widest.model_copy(update={"compare": tuple(strategies)})
-        probe_once(bench.with_config(everything), folder / "scores.json")
-        Evaluator(bench, folder, ShrinkPlan()).evaluate_original()
+        scores = probe_once(bench.with_config(everything), folder / "scores.json")
+        evaluator = Evaluator(bench, folder, ShrinkPlan())
+        evaluator.training.best_probe = best_task_probe(bench, scores)
+        evaluator.evaluate_original()

@@ -1,32 +1,36 @@
-"""Find the smallest subnetwork that keeps a share of the original's metric: evaluated, never only predicted."""
+"""Find the smallest model that keeps a share of the original's metric: measured, never only predicted.
+
+The sizes are budgets, each shared between layers, vocabulary, embeddings and feed-forward units as in a run. A part of
+train is held out to decide on; dev is for the final figures alone.
+"""
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 from probescale.config import RunConfig
 from probescale.errors import UserError
 from probescale.models.shrink.shrink_plan import ShrinkPlan
+from probescale.pipeline.allocation import allocate
 from probescale.pipeline.evaluation import Evaluator
-from probescale.pipeline.evidence import probe_once
+from probescale.pipeline.evidence import best_task_probe, probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
+from probescale.pipeline.run import select_all
 from probescale.pipeline.workbench import Workbench, prepare
 from probescale.probing.scores import ProbeScores
-from probescale.probing.subnetwork_prober import SubnetworkProber
 from probescale.recovery.result import ORIGINAL, EvaluatedModel
 from probescale.recovery.smallest import SearchStep, SmallestSearch
 from probescale.selection.bracket import find_smallest
-from probescale.selection.budget import parse_budget
-from probescale.selection.constraints import Constraints
-from probescale.selection.evidence import Evidence
-from probescale.selection.result import Selection, describe
-from probescale.selection.scaling import fit_law, held_out_error
-from probescale.selection.select import select
+from probescale.selection.result import Selection
 from probescale.selection.strategies import STRATEGIES
 from probescale.utils.resources import report_shortage
 
-FEWEST = 4  # sizes, to fit a law
+RUNGS = (20, 14, 10, 7, 5, 4, 3, 2, 1.5)  # times fewer parameters, the smallest model first
+VALIDATION = 0.2  # of train: what the search decides on
+LOST_PER_HALVING = 0.012  # of the metric, expected until something is measured
 
 
 def parse_share(text: str) -> float:
@@ -39,133 +43,146 @@ def parse_share(text: str) -> float:
         share = float(text.strip().removesuffix("%")) / 100 if text.strip().endswith("%") else float(text)
     except ValueError:
         share = -1.0
-    if not 0 < share <= 1:
-        raise UserError(f'"{text}" is not a share of the original', field="--keep", hint="write 97% or 0.97")
+    check_share(share, text)
     return share
 
 
-def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool = False) -> SmallestSearch:
-    """Train as few subnetworks as it takes; the run folder `out` holds the answer, its model and the search.
+def check_share(share: float, text: str | None = None) -> None:
+    """Refuse what is not between 0 and 1. `text`: as the user wrote it."""
+    if not 0 < share <= 1:
+        shown = share if text is None else f'"{text}"'
+        raise UserError(f"{shown} is not a share of the original", field="--keep", hint="write 97% or 0.97")
 
-    Sizes are numbers of layers; the configured strategy says which layers. Its budget and k do not count here.
+
+def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool = False) -> SmallestSearch:
+    """Train as few models as it takes; the run folder `out` holds the answer, its model and the search.
+
+    The configured budget and k do not count here. The strategy `tried`, whose short trainings would be repeated for
+    every size, gives way to `stitched`.
     """
-    _refuse_tournament(config.selection.strategy)
+    check_share(keep)
     out = check_run_folder(out, overwrite=overwrite)
-    selection = config.selection.model_copy(update={"budget": "100%", "k": None})
+    strategy = config.selection.strategy
+    strategy = "stitched" if STRATEGIES[strategy].decides_allocation else strategy
+    selection = config.selection.model_copy(update={"budget": "100%", "k": None, "strategy": strategy})
     bench = prepare(config.model_copy(update={"selection": selection, "compare": ()}))
-    shrink = _only_shrink(bench)
+    bench = replace(bench, task=bench.task.with_validation(VALIDATION, config.seed))
     with work_folder(out, bench.config, bench.provenance, keep=keep) as work, report_shortage(work):
         scores = probe_once(bench, work / "scores.json")
-        candidates = _candidates(bench, scores, shrink)
-        points = _points(bench, candidates, scores)
-        law = fit_law(list(points.values())) if len(points) >= FEWEST else None
-        # The law evens out the noise of single probes.
-        expected = {k: law.predict(size) if law else value for k, (size, value) in points.items()}
-        evaluator = Evaluator(bench, work, shrink)
-        best, trained = _search(evaluator, candidates, expected, keep)
-        original, *_ = models = [model for model, _ in trained]
-        chosen, below = candidates[best], [k for k in candidates if k < best]
-        search = SmallestSearch(
-            keep=keep,
-            wanted=keep * original.value,
-            trials=tuple(_step(model, expected, keep * original.value) for model, expected in trained),
-            answer=chosen.kept,
-            bracketed=not below or candidates[max(below)].kept in [model.kept for model in models],
-            law=law,
-            held_out_error=held_out_error(list(points.values())) if law else {},
-            provenance=bench.provenance,
-        )
-        search.save(work / "smallest.json")
+        search = _Search(bench, scores, work, keep)
+        answer = search.run()
+        search.record(answer).save(work / "smallest.json")
+        evaluator, chosen = search.rung(answer)
         evaluator.save(chosen)
-        answer = next(model for model in models if model.kept == chosen.kept)
-        others = {f"k={len(model.kept)}": model for model in models if model not in (original, answer)}
-        evaluated = {ORIGINAL: original, chosen.strategy: answer, **others}
-        write_outputs(evaluator, scores, chosen, evaluated, size_chosen_on_dev=True)
-    return search
+        others = {search.budget(size): size for size in search.models if size not in (answer, search.full)}
+        sizes = {ORIGINAL: search.full, chosen.strategy: answer, **others}
+        models = {name: search.models[size] for name, size in sizes.items()}
+        predictions = {name: search.rung(size)[0].predictions(name, models[name]) for name, size in sizes.items()}
+        write_outputs(evaluator, scores, chosen, models, predictions=predictions)
+    return SmallestSearch.load(out / "smallest.json")
 
 
-def _refuse_tournament(strategy: str) -> None:
-    if STRATEGIES[strategy].decides_allocation:
-        raise UserError(
-            f"{strategy} trains candidates of one size, and this search goes through all sizes",
-            field="selection.strategy",
-            hint="use stitched",
+class _Search:
+    """A search under way. Sizes are numbered from the smallest; the last one is the original."""
+
+    def __init__(self, bench: Workbench, scores: ProbeScores, work: Path, keep: float) -> None:
+        self.bench, self.scores, self.work, self.keep = bench, scores, work, keep
+        self.rungs = [ratio for ratio in RUNGS if self._fits(ratio)]
+        self.full = len(self.rungs)
+        self.models: dict[int, EvaluatedModel] = {}
+        self.expected: dict[int, float | None] = {}
+        self._evaluators: dict[int, tuple[Evaluator, Selection]] = {}
+
+    def run(self) -> int:
+        """The smallest size that keeps enough of what the original reaches on the held-out part of train."""
+        cheap = {size: 1 - LOST_PER_HALVING * math.log2(ratio) ** 1.5 for size, ratio in enumerate(self.rungs)}
+        best, _ = find_smallest(
+            range(self.full), self.full, {**cheap, self.full: 1.0}, self._measure, lambda value: self.keep * value
+        )
+        return best
+
+    @property
+    def original(self) -> EvaluatedModel:
+        return self.models[self.full]
+
+    def budget(self, size: int) -> str:
+        return f"{self.rungs[size]:g}x" if size < self.full else "1x"
+
+    def rung(self, size: int) -> tuple[Evaluator, Selection]:
+        """The evaluator of one size, and the layers that the strategy keeps there."""
+        if size not in self._evaluators:
+            budget = "100%" if size == self.full else self.budget(size)
+            bench, work = self._with_budget(budget), self.work
+            shrink = ShrinkPlan()
+            if size < self.full:
+                work = self.work / ".work" / self.budget(size)
+                work.mkdir(parents=True, exist_ok=True)
+                shrink = allocate(bench, self.scores, work / "allocation.json")[0]
+            evaluator = Evaluator(bench, work, shrink, self.work)
+            evaluator.training.best_probe = best_task_probe(bench, self.scores)
+            self._evaluators[size] = evaluator, select_all(bench, self.scores, shrink)[0]
+        evaluator, chosen = self._evaluators[size]
+        return evaluator.with_work(self.work), chosen
+
+    def record(self, answer: int) -> SmallestSearch:
+        wanted = self.keep * self._value(self.original)
+        steps = [self._step(size, model, wanted) for size, model in self.models.items()]
+        bracketed = answer == 0 or answer - 1 in self.models
+        return SmallestSearch(
+            keep=self.keep,
+            wanted=wanted,
+            trials=tuple(steps),
+            answer=self.budget(answer),
+            bracketed=bracketed,
+            examples=len(self.bench.task.validation or ()),
+            provenance=self.bench.provenance,
         )
 
-
-def _only_shrink(bench: Workbench) -> ShrinkPlan:
-    """The one way of shrinking; settings that need a budget to decide are refused."""
-    if len(bench.shrinks) > 1:
-        raise UserError(
-            "auto shares a budget between layers and embeddings, and this search has none",
-            field="shrink",
-            hint="give numbers, such as --set shrink.vocabulary=8000, or leave it out",
-        )
-    return bench.shrinks[0]
-
-
-def _search(
-    evaluator: Evaluator, candidates: dict[int, Selection], expected: dict[int, float], keep: float
-) -> tuple[int, list[tuple[EvaluatedModel, float | None]]]:
-    """The smallest number of layers that keeps enough; all models that were trained, with what was expected."""
-    trained: list[tuple[EvaluatedModel, float | None]] = []
-    full = max(candidates)
-
-    def evaluate(k: int, expectation: float | None) -> float:
-        original = trained[0][0] if trained else None
-        name = ORIGINAL if k == full else f"k={k}"
-        enough = keep * original.value if original else 0.0
-        model = evaluator.evaluate(name, candidates[k].kept, original, hold=lambda model: model.value >= enough)
-        if original is None and model.value <= 0:
-            raise UserError(
-                f"the original reaches {evaluator.task.metric} {model.value:.4f}: there is no share of it to keep",
-                field="--keep",
-                hint="train it for longer (recovery.epochs), or choose another task.metric",
+    def _measure(self, size: int, expected: float | None) -> float:
+        self.rung(size)
+        evaluator, chosen = self._evaluators[size]
+        if size == self.full:
+            model = evaluator.evaluate_original()
+        else:
+            enough = self.keep * self._value(self.original)
+            name = self.budget(size)
+            model = evaluator.evaluate(
+                name, chosen.kept, self.original, hold=lambda model: self._value(model) >= enough
             )
-        trained.append((model, expectation))
-        return model.value
+        if size == self.full and self._value(model) <= 0:
+            raise UserError(
+                f"the original reaches {self.bench.task.metric} {self._value(model):.4f}: there is no share to keep",
+                field="--keep",
+                hint="give more rows, or choose another task.metric",
+            )
+        self.models[size], self.expected[size] = model, expected
+        return self._value(model)
 
-    sizes = [k for k in candidates if k < full]
-    best, _ = find_smallest(sizes, full, expected, evaluate, lambda value: keep * value)
-    return best, trained
+    @staticmethod
+    def _value(model: EvaluatedModel) -> float:
+        assert model.validation is not None
+        return model.validation
 
-
-def _candidates(bench: Workbench, scores: ProbeScores, shrink: ShrinkPlan) -> dict[int, Selection]:
-    """The strategy's choice at every number of layers that the structure allows; and all layers."""
-    parameters, name, structure = bench.shrinker.count_parameters(shrink), bench.strategies[0], bench.structure
-    evidence, every = Evidence.from_scores(scores), tuple(parameters.all_layers)
-    sizes = structure.with_kept(parameters.fixed).sizes(scores.layers)
-    smaller = {
-        k: select(
-            evidence,
-            Constraints(parse_budget(k=k), parameters, structure=structure),
-            name,
-            provenance=bench.provenance,
+    def _step(self, size: int, model: EvaluatedModel, wanted: float) -> SearchStep:
+        value = self._value(model)
+        return SearchStep(
+            budget=self.budget(size),
+            kept=model.kept,
+            params=model.params,
+            expected=self.expected[size],
+            value=value,
+            retention=self.bench.task.measure.retention(value, self._value(self.original)),
+            enough=value >= wanted,
         )
-        for k in sizes
-        if k < scores.layers
-    }
-    all_layers = Constraints(parse_budget(k=scores.layers), parameters)
-    whole = describe(every, scores.relevance, all_layers, name, bench.provenance)
-    return {**smaller, scores.layers: whole}
 
+    def _with_budget(self, budget: str) -> Workbench:
+        config = self.bench.config
+        selection = config.selection.model_copy(update={"budget": budget})
+        return self.bench.with_config(config.model_copy(update={"selection": selection}))
 
-def _points(bench: Workbench, candidates: dict[int, Selection], scores: ProbeScores) -> dict[int, tuple[float, float]]:
-    """Parameters of every candidate and the accuracy of probes at its end: known from the selection, or measured."""
-    probed = scores.subnetworks
-    accuracy = dict(zip(probed.subsets, probed.accuracy, strict=True)) if probed else {}
-    prober = SubnetworkProber(bench.loaded, bench.task, bench.config)
-    prober.score([candidate.kept for candidate in candidates.values() if candidate.kept not in accuracy])
-    accuracy |= {subset: result.accuracy for subset, result in prober.results.items()}
-    return {k: (float(candidate.params or 0), accuracy[candidate.kept]) for k, candidate in candidates.items()}
-
-
-def _step(model: EvaluatedModel, expected: float | None, wanted: float) -> SearchStep:
-    return SearchStep(
-        kept=model.kept,
-        params=model.params,
-        expected=expected,
-        value=model.value,
-        retention=model.retention,
-        enough=model.value >= wanted,
-    )
+    def _fits(self, ratio: float) -> bool:
+        try:
+            replace(self._with_budget(f"{ratio:g}x"), costs={}).check_budget()
+        except UserError:  # nothing is so small, however it is shrunk
+            return False
+        return True

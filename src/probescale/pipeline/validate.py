@@ -29,6 +29,7 @@ from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import fill_in
 from probescale.tasks.kinds import Kind, find_kind
 from probescale.tasks.structural import PROPERTIES
+from probescale.utils.progress import parse_time
 from probescale.utils.sources import is_local
 from probescale.utils.wheels import parse_wheel_path
 from probescale.utils.yaml_files import parse_section, read_yaml, set_value
@@ -77,6 +78,8 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
     if recovery := _section(RecoveryConfig, raw.get("recovery")):
         for number, tracker in enumerate(recovery.tracking):
             attempt(_check_tracker, tracker, number)
+    if isinstance(raw.get("time"), str):
+        attempt(parse_time, raw["time"])
     task, model = _section(TaskConfig, raw.get("task")), _section(ModelConfig, raw.get("model"))
     if task:
         kind = attempt(find_kind, task.kind)

@@ -9,12 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from probescale.config import ModelConfig, RunConfig
+import numpy as np
+
+from probescale.config import RecoveryConfig, RunConfig
 from probescale.errors import UserError
 from probescale.models.budget_costs import Workload, measure_costs
 from probescale.models.cost import Cost
 from probescale.models.counting import count_parameters
-from probescale.models.loading import LoadedModel, load_classifier
+from probescale.models.loading import LoadedModel, load_classifier, read_trained_labels
 from probescale.models.parameters import Parameters
 from probescale.models.shrink.options import list_shrinks, smallest_parameters
 from probescale.models.shrink.shrink_plan import ShrinkPlan
@@ -23,6 +25,9 @@ from probescale.models.subsets import Subset
 from probescale.pipeline.provenance import provenance
 from probescale.pipeline.validate import check_budget
 from probescale.probing.probe import check_probes
+from probescale.recovery.automatic import Situation, choose_recipe
+from probescale.recovery.inputs import build_inputs
+from probescale.recovery.recipe import Choices
 from probescale.selection.budget import Budget, Unit, parse_budget
 from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import Evidence
@@ -30,9 +35,13 @@ from probescale.selection.result import Selection
 from probescale.selection.select import largest_k, select, select_subset
 from probescale.selection.strategies import STRATEGIES, Strategy
 from probescale.selection.structure import Structure
+from probescale.tasks.label_matching import match_labels
 from probescale.tasks.task import Task, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
 from probescale.utils.files import write_json
+from probescale.utils.progress import console
+
+COUNTED_TEXTS = 500  # whose tokens are counted, to know how long texts are
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,27 @@ class Workbench:
     shrinker: Shrinker
     provenance: dict[str, Any]
     costs: Mapping[Unit, Cost] | None = None  # in units other than parameters; None: not measured yet
+    recipe: Choices | None = None  # of the trainings; None: not chosen yet
+
+    @property
+    def chosen_recipe(self) -> Choices:
+        """The recipe that was chosen; without a measurement of this machine, by the rules alone."""
+        return self.recipe or choose_recipe(self.config.recovery, self.situation)
+
+    @cached_property
+    def situation(self) -> Situation:
+        """What a recipe is chosen by."""
+        texts = joined(self.task.train, self.task.unlabelled)
+        some = texts.take(np.unique(np.linspace(0, len(texts) - 1, COUNTED_TEXTS).astype(int)).tolist())
+        lengths = build_inputs(self.loaded.tokenizer, some, self.config.model.max_length).tokens.lengths
+        return Situation(
+            hidden_size=self.loaded.model.config.hidden_size,
+            rate_factor=self.loaded.family.learning_rate_factor,
+            labelled=len(self.task.train),
+            unlabelled=len(self.task.unlabelled or ()),
+            tokens=float(lengths.mean()),
+            already_trained=self.loaded.head_is_trained,
+        )
 
     @cached_property
     def shrinks(self) -> list[ShrinkPlan]:
@@ -107,6 +137,10 @@ class Workbench:
         """The same task, model and texts for a configuration that differs in strategy, budget or recipe alone."""
         return replace(self, config=config)
 
+    def with_recipe(self, recipe: Choices) -> Workbench:
+        """The same with a recipe that was chosen for the trainings."""
+        return replace(self, recipe=recipe)
+
     def with_costs(self, path: Path) -> Workbench:
         """Measure what layers cost in the budget's units; kept in a file, as times differ when measured again."""
         if self.budget.units <= {"parameters"}:
@@ -134,21 +168,67 @@ def prepare(config: RunConfig) -> Workbench:
     task = load_task(config.task, config.seed)
     check_probes(task, config)
     check_budget(config, len(task.train.names))
-    loaded = _load_model(config.model, task, config.seed)
+    if config.recovery.distil and config.recovery.teacher:
+        _check_teacher(config.recovery, task)
+    task, loaded = _load_model(config, task)
     _check_poolings(config, loaded)
     return Workbench(config, task, loaded, _make_shrinker(loaded, task, config), provenance(loaded, task, config.seed))
 
 
-def _load_model(model: ModelConfig, task: Task, seed: int) -> LoadedModel:
-    return load_classifier(
+def _load_model(config: RunConfig, task: Task) -> tuple[Task, LoadedModel]:
+    """The model, with its own head where it was fine-tuned for these labels; and the task, in that order of labels."""
+    model, kind = config.model, task.kind
+    names = None
+    if not config.recovery.original.retrain:
+        labels = read_trained_labels(model.source, model.revision, kind.head, field="model.source")
+        names = labels and (match_labels(labels, task.train.names) if kind.named else ())
+        if labels and names is None:
+            console.print(
+                f"note: the model was fine-tuned for other labels ({', '.join(labels[:5])}); it gets a new head for "
+                f"{', '.join(task.train.names[:5])}"
+            )
+    task = task.with_names(names) if names else task
+    loaded = load_classifier(
         model.source,
         model.revision,
         task.train.names,
-        seed,
-        head=task.kind.head,
-        problem_type=task.kind.problem_type,
+        config.seed,
+        head=kind.head,
+        problem_type=kind.problem_type,
+        keep_head=names is not None,
         allow_pickle=model.allow_pickle,
     )
+    return task, loaded
+
+
+def match_teacher(source: str, task: Task) -> tuple[str, ...]:
+    """The task's labels in the order of another fine-tuned model, from which subnetworks learn."""
+    kind, own, field = task.kind, task.train.names, "recovery.teacher"
+    labels = read_trained_labels(source, None, kind.head, field=field)
+    if labels is None:
+        raise UserError(
+            f"{source} was not fine-tuned for such a task", field=field, hint=f"give a model with a {kind.head} head"
+        )
+    names = match_labels(labels, own) if kind.named else ()
+    if names is None:
+        raise UserError(
+            f"its labels are {', '.join(labels[:10])}; those of the task are {', '.join(own[:10])}",
+            field=field,
+            hint="name the task's labels with task.labels, or give another teacher",
+        )
+    return names
+
+
+def _check_teacher(settings: RecoveryConfig, task: Task) -> None:
+    """Refuse a teacher that does not fit, before anything is trained."""
+    assert settings.teacher
+    match_teacher(settings.teacher, task)
+    if settings.states or settings.healing:
+        raise UserError(
+            "the states of another model are no targets for those of the cut model",
+            field="recovery.states" if settings.states else "recovery.healing",
+            hint="leave it out, or leave recovery.teacher out",
+        )
 
 
 def _check_poolings(config: RunConfig, loaded: LoadedModel) -> None:

@@ -77,7 +77,7 @@ def measure_swaps(loaded: LoadedModel, like: Data, *, max_length: int = 128) -> 
     texts = (*ones, *others)
     data = like.with_texts(texts, None) if like.pairs is None else like.with_texts((FIRST_TEXT,) * len(texts), texts)
     logits = compute_logits(loaded, build_inputs(loaded.tokenizer, data, max_length), title="names and pronouns")
-    one, other = np.split(find_kind(like.kind).probabilities(logits), 2)
+    one, other = np.split(find_kind(like.kind).mean(logits), 2)
     changed, shift = one.argmax(1) != other.argmax(1), np.abs(one - other).sum(1) / 2
     return tuple(
         SwapEffect(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from probescale.config import RecoveryConfig
 from probescale.models.loading import LoadedModel, compute_fingerprint
 from probescale.models.subsets import Subset
 from probescale.recovery.checkpoints import find_newest
+from probescale.recovery.label_scale import LabelScale
+from probescale.recovery.recipe import Recipe
 from probescale.recovery.teacher import TeacherOutputs
 from probescale.recovery.training import TrainingRun, changed_dropout, train
 from probescale.recovery.training_set import TrainingSet, build_training_set
@@ -20,7 +21,7 @@ from probescale.utils.distributed import run_on_all
 def fine_tune(
     loaded: LoadedModel,
     data: Data,
-    recipe: RecoveryConfig,
+    recipe: Recipe,
     *,
     teacher: TeacherOutputs | None = None,
     kept: Subset | None = None,
@@ -39,22 +40,41 @@ def fine_tune(
     """
     if recipe.epochs == 0:
         return ()
-    learned, scale = build_training_set(loaded, data, recipe, max_length, teacher, kept)
-    learned = learned.hold_out(data, recipe.validation, seed)
+    learned, scale = prepare_training(
+        loaded, data, recipe, teacher=teacher, kept=kept, max_length=max_length, seed=seed
+    )
+    standardised = find_kind(data.kind).standardised
+    if standardised and loaded.head_is_trained:
+        scale.take_out_of_head(loaded.model)
     run = TrainingRun(recipe, seed, title, tracked, checkpoints)
     with changed_dropout(loaded.model, recipe.dropout):
         if recipe.healing and learned.objective.states is not None and not (checkpoints and find_newest(checkpoints)):
             _heal(loaded, learned, run)
         losses = run_on_all(train, loaded, learned, run)
-    if find_kind(data.kind).standardised:
+    if standardised:
         scale.fold_into_head(loaded.model)
-    loaded.fingerprint = compute_fingerprint(loaded.model)
+    loaded.fingerprint, loaded.head_is_trained = compute_fingerprint(loaded.model), True
     return losses
+
+
+def prepare_training(
+    loaded: LoadedModel,
+    data: Data,
+    recipe: Recipe,
+    *,
+    teacher: TeacherOutputs | None = None,
+    kept: Subset | None = None,
+    max_length: int = 128,
+    seed: int = 0,
+) -> tuple[TrainingSet, LabelScale]:
+    """What the recipe learns from, without what it holds out; and the scale that labels are learned in."""
+    learned, scale = build_training_set(loaded, data, recipe, max_length, teacher, kept)
+    return learned.limit(recipe.texts, len(data)).hold_out(data, recipe.validation, seed), scale
 
 
 def _heal(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> None:
     """Match the teacher's states alone for a few epochs, before the other targets."""
     objective = replace(data.objective, output_weight=0.0, state_weight=1.0)
-    recipe = run.recipe.model_copy(update={"epochs": run.recipe.healing})
+    recipe = replace(run.recipe, epochs=run.recipe.healing)
     healing = TrainingRun(recipe, run.seed, f"healing, {run.title}")
     run_on_all(train, loaded, replace(data, objective=objective, held_out=()), healing)

@@ -31,6 +31,14 @@ class LabelScale:
             if last.bias is not None:
                 last.bias.mul_(self.deviation).add_(self.mean)
 
+    def take_out_of_head(self, model: PreTrainedModel) -> None:
+        """Change the output layer of a model that predicts in the units of the data, to learn in standard units."""
+        last = find_output_layer(model)
+        with torch.no_grad():
+            last.weight.div_(self.deviation)
+            if last.bias is not None:
+                last.bias.sub_(self.mean).div_(self.deviation)
+
 
 def fit_label_scale(labels: np.ndarray, model: PreTrainedModel) -> LabelScale:
     """The scale of these labels. The mean stays 0 if the output layer has no bias that could absorb it."""

@@ -19,16 +19,33 @@ class EvaluatedModel(Record):
     ratio_total: float  # of all parameters, embeddings and head included
     ratio_layers: float  # of the parameters in layers
     value: float  # the task's metric
+    validation: float | None = None  # the same on a part of train, where something is decided on it
     interval: tuple[float, float]  # 95 %, over resampled dev examples; the training seed's effect is not included
-    retention: float | None  # value divided by the original's
+    retention: float | None  # share of the original's value that is kept (`Metric.retention`)
     losses: tuple[float, ...]  # mean of every epoch of fine-tuning
+    failure: str = ""  # why it did not learn the task, by its answers to training texts; empty where it did
     milliseconds: float  # of one forward pass over `selection.batch_size` texts of `selection.length` tokens
     speedup: float  # how many times as fast as the original; both are timed alternately
     seconds: float  # of fine-tuning and evaluation
 
 
+class Alternative(Record):
+    """A simpler model for the same task, trained on the same data: what one could use instead of the subnetwork."""
+
+    name: str
+    value: float  # the task's metric on the dev set
+    interval: tuple[float, float]
+    retention: float | None  # share of the original's value that is kept (`Metric.retention`)
+    params: int  # weights that have to be kept, embeddings or feature weights included
+    milliseconds: float  # for one text
+    speedup: float  # how many times as fast as the original
+
+
 class RunResult(Record):
-    """Metrics of the original, the subnetwork and the compared strategies on the dev set. Saved as metrics.json."""
+    """Metrics of the original, the subnetwork, compared strategies and simple alternatives. Saved as metrics.json.
+
+    All metrics are of the dev set. After a failure no model has a retention.
+    """
 
     task: str
     metric: str
@@ -39,5 +56,7 @@ class RunResult(Record):
     original: EvaluatedModel
     subnetwork: EvaluatedModel
     compared: dict[str, EvaluatedModel]
-    retention: float | None
+    alternatives: tuple[Alternative, ...] = ()
+    failure: str | None = None  # why this is no success: the original or the subnetwork did not learn the task
+    retention: float | None  # None where there is no share to speak of, or where training failed
     provenance: dict[str, Any] = Field(default_factory=dict)

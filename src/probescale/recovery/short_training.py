@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from probescale.config import RecoveryConfig
 from probescale.models.loading import LoadedModel
 from probescale.models.subsets import Subset
+from probescale.recovery.recipe import Recipe
 from probescale.recovery.teacher import TeacherOutputs
 from probescale.recovery.training import TrainingRun, changed_dropout, train
 from probescale.recovery.training_set import TrainingSet, build_training_set
 from probescale.tasks.data import Data
+from probescale.tasks.kinds import find_kind
 from probescale.utils.distributed import run_on_all
 
 MAX_HELD_OUT = 1000  # inputs
 
 
-class HeldOutLoss(NamedTuple):
-    """Losses on held-out inputs after a short training."""
+class ShortTraining(NamedTuple):
+    """Losses on held-out inputs after a short training, and what it cost."""
 
-    model: float
-    constant: float  # of the best constant predictor
+    loss: float
+    constant: float  # loss of the best constant predictor
+    seconds: float  # of the training alone
 
 
 def train_briefly(
     loaded: LoadedModel,
     data: Data,
-    recipe: RecoveryConfig,
+    recipe: Recipe,
     *,
     texts: int,
     teacher: TeacherOutputs | None = None,
@@ -37,14 +40,16 @@ def train_briefly(
     max_length: int = 128,
     seed: int = 0,
     title: str = "short training",
-) -> HeldOutLoss:
+) -> ShortTraining:
     """Train the model in place on `texts` texts, repeating them if there are fewer; its loss on held-out inputs."""
-    learned, _ = build_training_set(loaded, data, recipe, max_length, teacher, kept)
+    learned, scale = build_training_set(loaded, data, recipe, max_length, teacher, kept)
+    if find_kind(data.kind).standardised and loaded.head_is_trained:
+        scale.take_out_of_head(loaded.model)
     order = np.random.default_rng(seed).permutation(len(learned.inputs)).tolist()
     first = count_held_out(len(order))
     learned = replace(learned, held_out=order[:first], used=order[first : first + texts])
     epochs = max(round(texts / len(learned.used)), 1)
-    run = TrainingRun(recipe.model_copy(update={"epochs": epochs, "tracking": ()}), seed, title)
+    run = TrainingRun(replace(recipe, epochs=epochs, tracking=()), seed, title)
     with changed_dropout(loaded.model, recipe.dropout):
         return run_on_all(_train_and_evaluate, loaded, learned, run)
 
@@ -58,9 +63,11 @@ def count_held_out(inputs: int) -> int:
     return max(min(MAX_HELD_OUT, inputs // 5), 1)
 
 
-def _train_and_evaluate(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> HeldOutLoss:
+def _train_and_evaluate(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> ShortTraining:
+    started = time.perf_counter()
     train(loaded, replace(data, held_out=()), run)  # no early stop
+    seconds = time.perf_counter() - started
     logits, rows = data.held_out_logits(loaded)
     objective = data.objective
     constant = objective.constant_logits(logits, rows)
-    return HeldOutLoss(objective.loss(logits, rows).item(), objective.loss(constant, rows).item())
+    return ShortTraining(objective.loss(logits, rows).item(), objective.loss(constant, rows).item(), seconds)

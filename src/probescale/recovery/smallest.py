@@ -1,4 +1,4 @@
-"""The result of a search for the smallest model: every subnetwork it trained."""
+"""The result of a search for the smallest model: every size that it trained."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from probescale.selection.scaling import ScalingLaw
 from probescale.utils.files import Record
 
 
 class SearchStep(BaseModel):
-    """One subnetwork that was trained: the metric expected of it, and the metric it reached."""
+    """One model that was trained: the metric expected of it, and what it reached on the held-out part of train."""
 
     model_config = ConfigDict(frozen=True)
 
+    budget: str  # such as 5x; 1x is the original
     kept: tuple[int, ...]
     params: int
     expected: float | None  # None for the original, which is trained first
@@ -29,8 +29,7 @@ class SmallestSearch(Record):
     keep: float  # the required share of the original's metric
     wanted: float  # the metric that this share amounts to
     trials: tuple[SearchStep, ...]  # in the order of training
-    answer: tuple[int, ...]  # the layers of the smallest model that keeps enough
-    bracketed: bool  # the next smaller candidate was trained as well, and keeps too little
-    law: ScalingLaw | None = None  # of the candidates' probe accuracy over parameters: what was expected
-    held_out_error: dict[str, float] = Field(default_factory=dict)  # of that law and of simpler fits
+    answer: str  # the budget of the smallest model that keeps enough
+    bracketed: bool  # the next smaller size was trained as well, and keeps too little
+    examples: int  # of train, held out to decide on
     provenance: dict[str, Any] = Field(default_factory=dict)

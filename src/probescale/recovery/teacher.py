@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -53,22 +53,29 @@ def record_teacher_outputs(
     folder: Path,
     *,
     states: bool = False,
-    weights: bool = False,
+    weights: LoadedModel | None = None,
+    columns: Sequence[int] | None = None,
     max_length: int = 128,
     batch_tokens: int = 2048,
 ) -> TeacherOutputs:
-    """Run the teacher on all inputs and write its logits to a folder; on request also its states and weights."""
+    """Run the teacher on all inputs and write its logits to a folder; on request also its states.
+
+    `weights`: the model that subnetworks are cut from, kept in the same folder. `columns`: of the teacher's logits, in
+    the order of the task's labels; by default they have the same order.
+    """
     inputs = build_inputs(teacher.tokenizer, joined(train, unlabelled), max_length)
     with atomic_folder(folder) as partial:
         run_on_all(_run_teacher, teacher, inputs, partial, states=states, batch_tokens=batch_tokens)
+        if columns is not None:
+            np.save(partial / LOGITS, np.load(partial / LOGITS)[:, list(columns)])
         if weights:
-            save_model(teacher.model, str(partial / WEIGHTS))
+            save_model(weights.model, str(partial / WEIGHTS))
     return TeacherOutputs.load(folder, unlabelled)
 
 
 def load_teacher(untrained: LoadedModel, folder: Path) -> LoadedModel:
-    """The teacher itself: a copy of the model it was trained from, with the weights in the folder."""
-    teacher = replace(untrained, model=copy.deepcopy(untrained.model))
+    """The model that subnetworks are cut from: a copy of the untrained one, with the weights in the folder."""
+    teacher = replace(untrained, model=copy.deepcopy(untrained.model), head_is_trained=True)
     load_model(teacher.model, str(folder / WEIGHTS))
     teacher.fingerprint = compute_fingerprint(teacher.model)
     return teacher

@@ -14,13 +14,13 @@ from torch.utils.data import Subset
 from transformers import PrinterCallback, Trainer, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import BatchSplitter
 from probescale.models.precision import choose_precision
 from probescale.recovery.inputs import select_model_fields
 from probescale.recovery.predict import select_rows
+from probescale.recovery.recipe import Recipe
 from probescale.recovery.states import mean_over_tokens
 from probescale.recovery.training_set import TrainingSet
 from probescale.utils.distributed import process_count
@@ -159,7 +159,7 @@ class EpochSampler(LengthGroupedSampler):
         return super().__iter__()
 
 
-def build_arguments(recipe: RecoveryConfig, folder: str, seed: int, title: str, steps: int) -> TrainingArguments:
+def build_arguments(recipe: Recipe, folder: str, seed: int, title: str, steps: int) -> TrainingArguments:
     """The recipe as transformers' TrainingArguments. Trackers that write files put them into `folder`."""
     precision = choose_precision(recipe.precision)
     return TrainingArguments(

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 from transformers import set_seed
 
-from probescale.config import RecoveryConfig
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel, quiet_transformers
 from probescale.recovery.callbacks import EarlyStop, ProgressBar
 from probescale.recovery.checkpoints import Checkpoints, find_newest
+from probescale.recovery.recipe import Recipe
 from probescale.recovery.states import capture_states
 from probescale.recovery.trainer import RecoveryTrainer, build_arguments, mean_epoch_losses
 from probescale.recovery.training_set import TrainingSet
@@ -30,7 +30,7 @@ DROPOUT_NAMES = ("dropout", "attention_dropout", "activation_dropout", "dropout_
 class TrainingRun:
     """How one training runs, and where it writes."""
 
-    recipe: RecoveryConfig
+    recipe: Recipe
     seed: int
     title: str
     tracking: Path | None = None  # folder for trackers that write files
@@ -42,7 +42,7 @@ def train(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> tuple[flo
     set_seed(run.seed)
     recipe, objective = run.recipe, data.objective
     blocks = list(loaded.family.layers(loaded.model)) if objective.states is not None else []
-    steps = recipe.epochs * -(-len(data.used) // recipe.batch_size)
+    steps = recipe.count_steps(len(data.used))
     with tempfile.TemporaryDirectory() as scratch, quiet_transformers(), capture_states(blocks) as captured:
         arguments = build_arguments(recipe, str(run.tracking or scratch), run.seed, run.title, steps)
         trainer = RecoveryTrainer(loaded, data, captured, arguments, recipe.layer_decay, run.checkpoints)

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from probescale.config import RecoveryConfig
 from probescale.models.loading import LoadedModel
 from probescale.models.subsets import Subset
 from probescale.recovery.inputs import Inputs, build_inputs
 from probescale.recovery.label_scale import LabelScale, fit_label_scale
 from probescale.recovery.objective import Objective
 from probescale.recovery.predict import compute_logits
+from probescale.recovery.recipe import Recipe
 from probescale.recovery.teacher import TeacherOutputs
 from probescale.tasks.data import Data
 from probescale.tasks.kinds import find_kind
@@ -40,6 +40,11 @@ class TrainingSet:
         excluded = set(held_out)
         return replace(self, used=[number for number in self.used if number not in excluded], held_out=held_out)
 
+    def limit(self, texts: int | None, labelled: int) -> TrainingSet:
+        """The same set with at most this many inputs: all labelled ones, then the first of the others."""
+        most = len(self.inputs) if texts is None else max(texts, labelled)
+        return replace(self, used=[number for number in self.used if number < most])
+
     def held_out_logits(self, loaded: LoadedModel) -> tuple[Tensor, Tensor]:
         """The model's logits on the held-out inputs, and the numbers of their rows."""
         logits = torch.from_numpy(compute_logits(loaded, self.inputs, only=self.held_out, title="validating"))
@@ -54,7 +59,7 @@ class TrainingSet:
 def build_training_set(
     loaded: LoadedModel,
     train: Data,
-    recipe: RecoveryConfig,
+    recipe: Recipe,
     max_length: int,
     teacher: TeacherOutputs | None = None,
     kept: Subset | None = None,

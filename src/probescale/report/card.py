@@ -6,12 +6,14 @@ import re
 
 from probescale.models.loading import LoadedModel
 from probescale.models.subsets import format_layers
-from probescale.recovery.result import EvaluatedModel, RunResult
+from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.findings import RunFindings
 from probescale.report.regressions import bias_sentence, regression_sentence
-from probescale.report.table import Table, format_interval
+from probescale.report.table import Table
+from probescale.report.tables import measured_cells
 from probescale.report.usage import usage
+from probescale.report.verdict import has_retention, verdict_markdown
 from probescale.tasks.task import Task
 from probescale.utils.sources import is_local, local_path
 
@@ -51,6 +53,7 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
     parts = [
         f"---\n{data.to_yaml()}\n---",
         f"# {task.name}: {small.params / 1e6:.1f}M parameters",
+        *verdict_markdown(result, changed),
         f"A subnetwork of {inline_code(parent.source)}: layers {format_layers(chosen.kept)} of {parent.layers}, "
         f"{original.params / small.params:.1f} times fewer parameters (embeddings and head included), fine-tuned for "
         f"{task.name}. Made with ProbeScale.",
@@ -62,7 +65,6 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
         f"{metric} on {escape_markdown(result.split)}, {result.examples:,} examples. Intervals: 95 %, from resampling "
         "these examples; another training seed changes the figures as well. Speed: how many times as fast as the "
         "original, both timed alternately on the machine that trained this model.",
-        *([findings.dev_sentence] if findings.size_chosen_on_dev else []),
         "## How it was made",
         f"Budget: {chosen.budget}. Layers were selected by `{chosen.strategy}`. Recipe: {result.recipe}.",
         *([chosen.reason] if chosen.reason else []),
@@ -92,11 +94,8 @@ def read_licence(source: str) -> str | None:
 def _table(result: RunResult) -> Table:
     metric = result.metric.replace("_", " ")
     header = ("model", "parameters", metric, "95% interval", "retention", "speed")
-    rows = (_row("original, fine-tuned on the labels", result.original), _row("this model", result.subnetwork))
-    return Table("", header, rows, frozenset({1}))
-
-
-def _row(name: str, model: EvaluatedModel) -> tuple[str, ...]:
-    interval = format_interval(*(f"{100 * end:.1f}" for end in model.interval))
-    retention = "" if model.retention is None else f"{model.retention:.1%}"
-    return name, f"{model.params:,}", f"{100 * model.value:.2f}", interval, retention, f"{model.speedup:.1f}x"
+    models = {"original, fine-tuned on the labels": result.original, "this model": result.subnetwork}
+    models |= {other.name: other for other in result.alternatives}
+    rows = tuple((name, f"{model.params:,}", *measured_cells(model)) for name, model in models.items())
+    table = Table("", header, rows, frozenset({1}))
+    return table if has_retention(result) else table.without("retention")

@@ -22,14 +22,8 @@ class RunFindings:
     parameters: Parameters | None = None  # of the model that layers are removed from, its other parts shrunk
     regressions: Regressions | None = None
     bias: Bias | None = None
-    size_chosen_on_dev: bool = False  # by `smallest`; `run` uses dev for no decision
 
     @property
     def dev_sentence(self) -> str:
         """What the dev set was used for."""
-        if self.size_chosen_on_dev:
-            return (
-                "The number of layers was chosen on the dev set, so the figures are slightly optimistic. The dev set "
-                "was not used for probing or training."
-            )
         return "The dev set was not used for probing, selection or training."

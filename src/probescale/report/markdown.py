@@ -12,6 +12,7 @@ from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table
 from probescale.report.usage import usage
+from probescale.report.verdict import verdict_markdown
 from probescale.selection.result import Selection
 from probescale.tasks.task import Task
 
@@ -24,12 +25,14 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
     return "\n\n".join(
         [
             f"# ProbeScale: {task.name}",
+            *verdict_markdown(result, changed),
             _summary(selection, result),
             f"## {escape_markdown(comparison.title)}",
             comparison.markdown(),
             f"Recipe: {result.recipe}. All subnetworks were trained with it; the original learns from labels only. "
             "Parameters include embeddings, layers and head; "
             "\"of total\" is their share of the original's, \"of layers\" that of the layers alone. "
+            "Speed: how many times as fast as the original, on the machine of this run. "
             "Intervals come from resampling the dev examples; another training seed can change a figure as well.",
             f"## {layers.title}",
             layers.markdown(),
@@ -50,17 +53,12 @@ def _worse(changed: Regressions) -> list[str]:
 
 
 def _summary(selection: Selection, result: RunResult) -> str:
-    kept = (
-        ""
-        if result.retention is None
-        else f", which is {result.retention:.1%} of the original's {100 * result.original.value:.2f}"
-    )
-    small, split = result.subnetwork, escape_markdown(result.split)
+    small = result.subnetwork
     return (
         f"Layers {format_layers(selection.kept)} were kept and {format_layers(selection.dropped) or 'none'} dropped "
         f"({selection.strategy}, budget {selection.budget}). The subnetwork has {small.params:,} of "
-        f"{result.original.params:,} parameters ({small.ratio_total:.1%}) and reaches "
-        f"{result.metric.replace('_', ' ')} {100 * small.value:.2f} on {split}{kept}."
+        f"{result.original.params:,} parameters ({small.ratio_total:.1%}); on {escape_markdown(result.split)}, "
+        f"{result.metric.replace('_', ' ')} is {100 * small.value:.2f}."
     )
 
 

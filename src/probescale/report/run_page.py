@@ -6,12 +6,13 @@ from typing import Any
 
 from probescale.models.subsets import format_layers
 from probescale.recovery.regressions import Regressions
-from probescale.recovery.result import ORIGINAL, EvaluatedModel, RunResult
+from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel, RunResult
 from probescale.report.findings import RunFindings
 from probescale.report.page import Column, Page, explorer_entry, render
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, regression_sentence
-from probescale.selection.result import Selection
+from probescale.report.verdict import ELSEWHERE, FAILED, alternatives_sentence, has_retention, measured_sentence
+from probescale.tasks.metrics import METRICS
 
 COLUMNS: tuple[Column, ...] = (
     ("method", "model", "word"),
@@ -22,76 +23,105 @@ COLUMNS: tuple[Column, ...] = (
     ("value", "", "points"),
     ("interval", "95 % interval", "plain"),
     ("retention", "retention", "percent"),
-    ("speed", "speed", "plain"),
+    ("speed", "speed", "times"),
 )
 
 
 def run_page(findings: RunFindings) -> str:
     """The page as HTML."""
     scores, selection, result, parameters = findings.scores, findings.selection, findings.result, findings.parameters
-    changed, bias = findings.regressions, findings.bias
-    metric = result.metric.replace("_", " ")
+    bias, metric = findings.bias, result.metric.replace("_", " ")
     models = {ORIGINAL: result.original, f"ProbeScale ({result.strategy})": result.subnetwork, **result.compared}
-    chosen = result.subnetwork
     measured = {model.kept: model.value for model in models.values()}
+    rows = [_row(name, model, answer=model is result.subnetwork) for name, model in models.items()]
+    rows += [_alternative_row(other, result.original.params) for other in result.alternatives]
+    shown = [column for column in COLUMNS if column[0] != "retention" or has_retention(result)]
     return render(
         Page(
             title=f"ProbeScale: {result.task}",
-            lead=_lead(selection, result, metric),
-            cards=[
-                (
-                    f"{result.original.params / chosen.params:.1f} times",
-                    "fewer parameters, embeddings and head included",
-                ),
-                ("" if result.retention is None else f"{result.retention:.1%}", f"of the original's {metric} kept"),
-                (f"{100 * chosen.value:.2f}", f"{metric} on {result.split} ({result.examples:,} examples)"),
-                (format_layers(selection.kept), f"layers kept of {scores.layers}"),
-            ],
-            rows=[_row(name, model, answer=model is chosen) for name, model in models.items()],
-            columns=[(key, title or metric, kind) for key, title, kind in COLUMNS],
+            warning=(FAILED, result.failure) if result.failure else (),
+            lead=_lead(findings),
+            cards=_cards(findings),
+            rows=rows,
+            columns=[(key, title or metric, kind) for key, title, kind in shown],
             bars="95 %, from resampling the dev examples.",
             places=[explorer_entry(result.task, scores, result.strategy, selection.kept, metric, measured, parameters)],
-            changed=_changed(changed),
+            changed=_changed(findings.regressions),
             notes=[*_notes(findings), *([bias_sentence(bias)] if bias else [])],
             record=_record(result),
         )
     )
 
 
-def _lead(selection: Selection, result: RunResult, metric: str) -> list[str]:
-    """The result in one or two sentences."""
-    small, original = result.subnetwork, result.original
-    rivals = {name: other for name, other in result.compared.items() if other.params <= small.params * 1.01}
-    best = max(rivals, key=lambda name: rivals[name].value, default=None)
-    sentences = [
+def _lead(findings: RunFindings) -> list[str]:
+    """The result in a few sentences: what was gained and lost, whether a simple alternative would do, what was kept."""
+    selection, result = findings.selection, findings.result
+    small, original, metric = result.subnetwork, result.original, METRICS[result.metric]
+    kept = (
         f"Budget: {selection.budget}. Kept: layers {format_layers(selection.kept)}, {small.params:,} of "
-        f"{original.params:,} parameters. After fine-tuning, {metric} is {100 * small.value:.2f}; the original reaches "
-        f"{100 * original.value:.2f} with the same data."
-    ]
-    if best is not None:
+        f"{original.params:,} parameters."
+    )
+    rivals = {name: other for name, other in result.compared.items() if other.params <= small.params * 1.01}
+    if rivals:
+        best = min(rivals, key=lambda name: metric.loss(small.value, rivals[name].value))
         other = rivals[best]
         near = small.interval[0] <= other.value <= small.interval[1]
-        how = "no clear difference" if near else "clearly less" if other.value < small.value else "clearly more"
-        sentences.append(f"The best compared method at this size, {best}, reaches {100 * other.value:.2f}: {how}.")
-    return sentences
+        worse = metric.loss(small.value, other.value) > 0
+        how = "no clear difference" if near else "clearly worse" if worse else "clearly better"
+        kept += f" The best compared method at this size, {best}, reaches {100 * other.value:.2f}: {how}."
+    measured = measured_sentence(result, findings.regressions, machine=ELSEWHERE)
+    return [sentence for sentence in (measured, alternatives_sentence(result), kept) if sentence]
+
+
+def _cards(findings: RunFindings) -> list[tuple[str, str]]:
+    """The figures to see first. There is no share of the metric where none can be named, or after a failure."""
+    result, metric = findings.result, findings.result.metric.replace("_", " ")
+    small, retention = result.subnetwork, result.retention if has_retention(result) else None
+    share = f"of the original's {metric} kept"
+    if METRICS[result.metric].lower_is_better:
+        share = f"retention: the original's {metric} divided by this model's"
+    return [
+        (f"{result.original.params / small.params:.1f} times", "fewer parameters, embeddings and head included"),
+        *([] if retention is None else [(f"{retention:.1%}", share)]),
+        (f"{100 * small.value:.2f}", f"{metric} on {result.split} ({result.examples:,} examples)"),
+        (format_layers(findings.selection.kept), f"layers kept of {findings.scores.layers}"),
+    ]
 
 
 def _row(name: str, model: EvaluatedModel, *, answer: bool) -> dict[str, Any]:
     return {
-        "model": "",
         "method": name,
-        "budget": "",
         "layers": format_layers(model.kept),
-        "params": model.params,
         "total": model.ratio_total,
         "of_layers": model.ratio_layers,
+        "answer": answer,
+        **_measured(model),
+    }
+
+
+def _alternative_row(other: Alternative, original_params: int) -> dict[str, Any]:
+    return {
+        "method": other.name,
+        "layers": None,
+        "total": other.params / original_params,
+        "of_layers": None,
+        "answer": False,
+        "simple": True,  # drawn as a square
+        **_measured(other),
+    }
+
+
+def _measured(model: EvaluatedModel | Alternative) -> dict[str, Any]:
+    return {
+        "model": "",
+        "budget": "",
+        "params": model.params,
         "value": model.value,
         "low": model.interval[0],
         "high": model.interval[1],
         "interval": f"{100 * model.interval[0]:.1f} to {100 * model.interval[1]:.1f}",
         "retention": model.retention,
-        "speed": f"{model.speedup:.2f}x",
-        "answer": answer,
+        "speed": model.speedup,
     }
 
 
@@ -110,6 +140,11 @@ def _notes(findings: RunFindings) -> list[str]:
         "The cut was proved before training: its outputs equal those of the original with the other layers skipped. "
         "The saved folder was loaded by stock transformers in a fresh process, and gives the same outputs.",
     ]
+    if result.alternatives:
+        notes.append(
+            "The simple alternatives learn from the same training data. Their parameters are all weights that have to "
+            "be kept, those of features and embeddings included."
+        )
     if selection.reason:
         notes.append(f"Why these layers: {selection.reason}")
     if selection.certainty:

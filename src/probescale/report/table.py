@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rich import box
 from rich.table import Table as RichTable
@@ -21,6 +21,24 @@ def format_interval(low: str, high: str) -> str:
     ('80.1-82.3', '-3.1 to 4.2')
     """
     return f"{low} to {high}" if low.startswith("-") else f"{low}-{high}"
+
+
+def format_speed(speedup: float) -> str:
+    """How many times as fast as the original.
+
+    >>> format_speed(4.81), format_speed(1234.5)
+    ('4.8x', '1,234x')
+    """
+    return f"{speedup:.1f}x" if speedup < 100 else f"{speedup:,.0f}x"
+
+
+def format_share(share: float) -> str:
+    """A share in percent, in five characters; a very small one is not shown as none.
+
+    >>> format_share(0.766), format_share(0.0001), format_share(1.0)
+    ('76.6%', '<0.1%', '100%')
+    """
+    return "100%" if share == 1 else "<0.1%" if 0 < share < 0.0005 else f"{share:.1%}"
 
 
 def draw_levels(values: Sequence[float], low: float, high: float) -> str:
@@ -52,6 +70,12 @@ class Table:
     strong: frozenset[int] = frozenset()  # numbers of highlighted rows
     words: int = 1  # number of leading columns with words; the others hold numbers
 
+    def without(self, heading: str) -> Table:
+        """The same table without this column."""
+        left_out = self._one_line_header().index(heading)
+        header, *rows = ((*row[:left_out], *row[left_out + 1 :]) for row in (self.header, *self.rows))
+        return replace(self, header=header, rows=tuple(rows), words=self.words - (left_out < self.words))
+
     def rich(self) -> RichTable:
         """For the terminal."""
         table = RichTable(
@@ -61,9 +85,11 @@ class Table:
             box=box.SIMPLE_HEAD,
             show_edge=False,
             padding=(0, 1, 0, 0),  # narrow gaps: the widest table fits 80 columns
+            pad_edge=False,
         )
         for i, name in enumerate(self.header):
-            table.add_column(name, justify="left" if i < self.words or not name else "right", no_wrap=i >= self.words)
+            justify = "left" if i < self.words or not name else "right"
+            table.add_column(name, justify=justify, no_wrap=i >= self.words, overflow="fold")
         for i, row in enumerate(self.rows):
             table.add_row(*row, style="bold green" if i in self.strong else None)
         return table

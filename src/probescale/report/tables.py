@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from probescale.models.subsets import format_layers
 from probescale.probing.scores import ProbeScores
-from probescale.recovery.result import ORIGINAL, EvaluatedModel, RunResult
+from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel, RunResult
 from probescale.recovery.smallest import SmallestSearch
-from probescale.report.table import Table, draw_levels, format_interval
+from probescale.report.table import Table, draw_levels, format_interval, format_share, format_speed
+from probescale.report.verdict import has_retention
 from probescale.selection.calibration import Calibration
 from probescale.selection.result import Selection
 
@@ -41,26 +42,37 @@ def _marks(scores: ProbeScores, layer: int) -> dict[str, str]:
 
 
 def comparison_table(result: RunResult) -> Table:
-    """The original, the subnetwork and the compared strategies: sizes and metrics."""
+    """The original, the subnetwork, the compared strategies and the simple alternatives: sizes, metrics and speed."""
     metric = result.metric.replace("_", " ")
-    header = ("model", "layers\nkept", "parameters", "of\ntotal", "of\nlayers", metric, "95%\ninterval", "retention")
+    narrow = metric.replace(" ", "\n").replace("accuracy", "accu-\nracy")  # the table fits 80 columns
+    header = ("model", "layers\nkept", "parameters", "of\ntotal", "of\nlayers", narrow, "95%\ninterval",
+              "reten-\ntion", "speed")  # fmt: skip
     rows = [_model_row(ORIGINAL, result.original), _model_row("ProbeScale", result.subnetwork)]
     rows += [_model_row(name, model) for name, model in result.compared.items()]
+    rows += [_alternative_row(other, result.original.params) for other in result.alternatives]
     title = f"{result.task}: {metric} on {result.split}, {result.examples:,} examples; ProbeScale: {result.strategy}"
-    return Table(title, header, tuple(rows), frozenset({1}), words=2)
+    table = Table(title, header, tuple(rows), frozenset({1}), words=2)
+    return table if has_retention(result) else table.without("retention")
 
 
-def _model_row(name: str, model: EvaluatedModel) -> tuple[str, ...]:
+def measured_cells(model: EvaluatedModel | Alternative) -> tuple[str, ...]:
+    """The last columns of a model's row: metric, interval, retention and speed."""
     return (
-        name,
-        format_layers(model.kept),
-        f"{model.params:,}",
-        f"{model.ratio_total:.1%}",
-        f"{model.ratio_layers:.1%}",
         f"{100 * model.value:.2f}",
         format_interval(*(f"{100 * end:.1f}" for end in model.interval)),
         "" if model.retention is None else f"{model.retention:.1%}",
+        format_speed(model.speedup),
     )
+
+
+def _model_row(name: str, model: EvaluatedModel) -> tuple[str, ...]:
+    sizes = (f"{model.params:,}", format_share(model.ratio_total), format_share(model.ratio_layers))
+    return (name, format_layers(model.kept), *sizes, *measured_cells(model))
+
+
+def _alternative_row(other: Alternative, original_params: int) -> tuple[str, ...]:
+    share = format_share(other.params / original_params)
+    return (other.name, "-", f"{other.params:,}", share, "-", *measured_cells(other))
 
 
 def selection_table(selection: Selection) -> Table:
@@ -83,9 +95,10 @@ def selection_table(selection: Selection) -> Table:
 
 
 def search_table(search: SmallestSearch) -> Table:
-    """Every subnetwork that the search trained, in that order."""
+    """Every size that the search trained, in that order."""
     rows = [
         (
+            "original" if step is search.trials[0] else step.budget,
             format_layers(step.kept),
             f"{step.params:,}",
             "" if step.expected is None else f"{100 * step.expected:.2f}",
@@ -95,32 +108,27 @@ def search_table(search: SmallestSearch) -> Table:
         )
         for step in search.trials
     ]
-    chosen = frozenset(number for number, step in enumerate(search.trials) if step.kept == search.answer)
-    header = ("layers kept", "parameters", "expected", "measured", "retention", "enough")
+    chosen = frozenset(number for number, step in enumerate(search.trials) if step.budget == search.answer)
+    header = ("size", "layers kept", "parameters", "expected", "measured", "kept", "enough")
     title = f"The smallest model that keeps {100 * search.keep:.4g} % of the original's metric"
     return Table(title, header, tuple(rows), chosen)
 
 
 def search_notes(search: SmallestSearch) -> list[str]:
     """The outcome of the search in sentences."""
-    answer = next(step for step in search.trials if step.kept == search.answer)
+    answer = next(step for step in search.trials if step.budget == search.answer)
     original = search.trials[0]
     if answer is original:
-        first = f"No smaller subnetwork keeps {search.keep:.1%}: the model is the original, fine-tuned."
+        first = f"No smaller model keeps {search.keep:.1%}: the model is the original, fine-tuned."
     else:
         share = "" if answer.retention is None else f" {answer.retention:.1%}"
         first = (
-            f"Layers {format_layers(answer.kept)} keep{share} with {answer.params / original.params:.1%} of the "
-            f"parameters; {len(search.trials)} trainings."
+            f"{answer.budget} smaller keeps{share} with {answer.params / original.params:.1%} of the parameters; "
+            f"{len(search.trials)} trainings."
         )
-    notes = [first]
+    notes = [first, f"Decided on {search.examples:,} examples of train that nothing learned from; dev was not used."]
     if not search.bracketed:
-        notes.append("The next smaller candidate was not trained.")
-    if search.held_out_error:
-        errors = ", ".join(
-            f"{name.replace('_', '-')} {100 * error:.2f}" for name, error in search.held_out_error.items()
-        )
-        notes.append(f"Held-out error of the scaling laws fitted to probe accuracy, in points: {errors}.")
+        notes.append("The next smaller size was not trained.")
     return notes
 
 

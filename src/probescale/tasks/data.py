@@ -99,6 +99,10 @@ class Data(Protocol):
         """The rows of both, own rows first."""
         ...
 
+    def with_names(self, names: tuple[str, ...]) -> Self:
+        """The same labels, numbered in another order of their names."""
+        ...
+
     def fully_labelled(self) -> Self:
         """The same inputs with a label on every unit, so that all of them are asked for."""
         ...
@@ -180,6 +184,10 @@ class Examples:
     def joined(self, more: Any) -> Self:  # noqa: ANN401 - data of the same class
         pairs = self.pairs + more.pairs if self.pairs and more.pairs else None
         return replace(self, texts=self.texts + more.texts, pairs=pairs, labels=self.labels + more.labels)
+
+    def with_names(self, names: tuple[str, ...]) -> Self:
+        number = [names.index(name) for name in self.names]
+        return replace(self, labels=tuple(number[label] for label in self.labels), names=names)
 
     def fully_labelled(self) -> Self:
         return self
@@ -267,6 +275,10 @@ class TaggedSentences:
 
     def joined(self, more: Any) -> Self:  # noqa: ANN401 - data of the same class
         return replace(self, words=self.words + more.words, tags=self.tags + more.tags)
+
+    def with_names(self, names: tuple[str, ...]) -> Self:
+        number = [*(names.index(name) for name in self.names), -1]  # -1 stays -1
+        return replace(self, tags=tuple(tuple(number[tag] for tag in tags) for tags in self.tags), names=names)
 
     def fully_labelled(self) -> Self:
         return replace(self, tags=tuple((0,) * len(words) for words in self.words))

@@ -40,10 +40,7 @@ def reads(*suffixes: str) -> Callable[[Reader], Reader]:
 
 def read_columns(source: str, split: str | None, wanted: dict[str, str | int], *, field: str) -> Columns:
     """The wanted columns ({role: column}) of a source, under their roles."""
-    path = local_path(source, field=f"{field}.source")
-    if path is not None and split is not None:
-        raise UserError(f'"{split}" is the split of a hub data set, but {source} is a file', field=f"{field}.split")
-    columns = _read_hub(source, split, field=field) if path is None else _read_file(path, field=field)
+    columns = read_all_columns(source, split, field=field)
     missing = [
         UserError(
             f'column "{column}" is not in {source}.{did_you_mean(str(column), columns)}',
@@ -56,6 +53,14 @@ def read_columns(source: str, split: str | None, wanted: dict[str, str | int], *
     if missing:
         raise Problems(missing)
     return {role: columns[str(column)] for role, column in wanted.items()}
+
+
+def read_all_columns(source: str, split: str | None, *, field: str) -> Columns:
+    """Every column of a source, under its own name."""
+    path = local_path(source, field=f"{field}.source")
+    if path is not None and split is not None:
+        raise UserError(f'"{split}" is the split of a hub data set, but {source} is a file', field=f"{field}.split")
+    return _read_hub(source, split, field=field) if path is None else _read_file(path, field=field)
 
 
 def _read_file(path: Path, *, field: str) -> Columns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,7 @@ class Task:
     repeats: int  # training rows left out: they repeat another row, or a row of dev
     probe_data: dict[str, Data]  # what each probe learns from
     unlabelled: Data | None = None  # texts for a teacher to answer
+    validation: Data | None = None  # a part of train that nothing learns from, to decide on
 
     @property
     def kind(self) -> Kind:
@@ -53,9 +54,28 @@ class Task:
         parts |= {"unlabelled": self.unlabelled} if self.unlabelled else {}
         return {name: data.fingerprint for name, data in parts.items()}
 
+    def with_validation(self, share: float, seed: int) -> Task:
+        """The same task with a share of train held out, to decide on."""
+        train, held_out = split(self.train, share, seed)
+        data = {name: train if data is self.train else data for name, data in self.probe_data.items()}
+        return replace(self, train=train, validation=held_out, probe_data=data)
+
+    def with_names(self, names: tuple[str, ...]) -> Task:
+        """The same task with its labels in another order: that of a model which was trained for them."""
+        if names == self.train.names:
+            return self
+        train = self.train.with_names(names)
+        return replace(
+            self,
+            train=train,
+            dev=self.dev.with_names(names),
+            probe_data={name: train if data is self.train else data for name, data in self.probe_data.items()},
+            unlabelled=self.unlabelled and self.unlabelled.with_names(names),
+        )
+
 
 def load_task(config: TaskConfig, seed: int) -> Task:
-    """Read, check and split a task's data. Dev is for the final figures; `smallest` also chooses the size on it."""
+    """Read, check and split a task's data. Dev is for the final figures."""
     kind = find_kind(config.kind)
     kind.check(config)
     raw = kind.load(config.train, field="task.train", rename=config.labels)

@@ -1,9 +1,11 @@
-"""Progress bars and spinners on stderr; nothing if it is not a terminal."""
+"""Progress on stderr: bars and spinners on a terminal, now and then a line elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from rich.console import Console
@@ -18,6 +20,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from probescale.errors import UserError
 from probescale.utils.sanitize import escape_controls
 
 
@@ -32,6 +35,8 @@ class PlainConsole(Console):
 
 
 console = PlainConsole(stderr=True)
+SECONDS_BETWEEN_LINES = 60.0  # in a log
+_live: list[Progress] = []  # the bars of the whole, which those of its parts join
 
 
 class _Rate(ProgressColumn):
@@ -44,7 +49,22 @@ class _Rate(ProgressColumn):
 
 @contextmanager
 def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A progress bar; yields a function to call with the number of items done since its last call."""
+    """A progress bar; yields a function to call with the number of items done since its last call.
+
+    Off a terminal, a line appears from time to time, so that a log is never silent for long.
+    """
+    if not console.is_terminal:
+        yield _Lines(title, total).advance
+        return
+    with nullcontext(_live[-1]) if _live else _bars() as bar:
+        task = bar.add_task(title, total=total)
+        try:
+            yield lambda done: bar.advance(task, done)
+        finally:
+            bar.remove_task(task)
+
+
+def _bars() -> Progress:
     columns = (
         TextColumn("{task.description:<28}", markup=False),
         BarColumn(),
@@ -52,15 +72,94 @@ def progress(title: str, total: int) -> Iterator[Callable[[int], None]]:
         _Rate(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(title, total=total)
-        yield lambda done: bar.advance(task, done)
+    return Progress(*columns, console=console, transient=True)
+
+
+class _Lines:
+    """Progress where there is no terminal: a line per minute of work."""
+
+    def __init__(self, title: str, total: int) -> None:
+        self.title, self.total, self.done = title, total, 0
+        self.started = self.told = time.monotonic()
+
+    def advance(self, done: int) -> None:
+        self.done += done
+        now = time.monotonic()
+        if now - self.told >= SECONDS_BETWEEN_LINES and self.done < self.total:
+            self.told = now
+            console.print(f"  {self.title}: {self.done:,} of {self.total:,} ({format_duration(now - self.started)})")
+
+
+class Phases:
+    """The phases of a long piece of work: a bar for the whole on a terminal, else a line for each phase."""
+
+    def __init__(self, expected: Mapping[str, float]) -> None:
+        """`expected`: seconds of every phase, in the order of the work."""
+        self.expected, self.took = dict(expected), dict[str, float]()
+        self.started = time.monotonic()
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show the whole while the block lasts."""
+        if not console.is_terminal:
+            yield
+            return
+        with _bars() as bar:
+            self.bar, self.whole = bar, bar.add_task("the whole", total=sum(self.expected.values()))
+            _live.append(bar)
+            try:
+                yield
+            finally:
+                _live.pop()
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """One phase; a name that comes again adds to its time."""
+        begin = time.monotonic()
+        yield
+        seconds = time.monotonic() - begin
+        self.took[name] = self.took.get(name, 0.0) + seconds
+        if console.is_terminal and hasattr(self, "bar"):
+            self.bar.update(self.whole, completed=sum(self.expected.get(done, 0.0) for done in self.took))
+        else:
+            console.print(f"{name}: {format_duration(seconds)}")
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self.started
+
+
+def format_duration(seconds: float) -> str:
+    """A duration as people say it.
+
+    >>> format_duration(7.2), format_duration(95), format_duration(5400)
+    ('7s', '1m 35s', '1h 30m')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60}s" if whole % 60 else f"{whole // 60}m"
+    return f"{whole // 3600}h {whole % 3600 // 60}m"
+
+
+def parse_time(text: str) -> float:
+    """Seconds of a duration.
+
+    >>> parse_time("30m"), parse_time("1.5h"), parse_time("90s")
+    (1800.0, 5400.0, 90.0)
+    """
+    match = re.fullmatch(r"\s*([0-9]*\.?[0-9]+)\s*([smh])\s*", text)
+    if match is None or float(match[1]) <= 0:
+        raise UserError(f'"{text}" is not a duration', field="time", hint="write 90s, 30m or 2h")
+    return float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]]
 
 
 @contextmanager
 def spinner(title: str) -> Iterator[None]:
     """A spinner, for a step of unknown duration."""
-    if not console.is_terminal:
+    if not console.is_terminal or _live:  # rich shows one live display at a time
         yield
         return
     with console.status(Text(title)):

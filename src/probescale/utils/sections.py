@@ -33,3 +33,8 @@ def list_of_one(value: Any) -> Any:  # noqa: ANN401 - raw YAML
 def text_keys(value: Any) -> Any:  # noqa: ANN401 - raw YAML, where 0: and "0": are different keys
     """A mapping with its keys as text."""
     return {str(key): name for key, name in value.items()} if isinstance(value, dict) else value
+
+
+def auto_alone(value: Any) -> Any:  # noqa: ANN401 - raw YAML
+    """`auto` alone as a section in which nothing is set."""
+    return {} if value == "auto" else value

@@ -111,12 +111,7 @@ def explain_faults(error: ValidationError, model: type[BaseModel]) -> list[UserE
     """pydantic's faults as user errors, in plain words."""
     problems = []
     for fault in error.errors():
-        # Tagged unions put type names into the location; keep what the user wrote.
-        path = [
-            part
-            for part in fault["loc"]
-            if part not in ("str", "int", "float", "[key]", "function-before[_source_alone(), DataConfig]")
-        ]
+        path = [part for part in fault["loc"] if not _is_type_name(part)]
         field = ".".join(str(part) for part in path)
         if fault["type"] == "extra_forbidden":
             known = _fields_at(model, path[:-1])
@@ -129,7 +124,30 @@ def explain_faults(error: ValidationError, model: type[BaseModel]) -> list[UserE
             value = fault["input"]
             shown = f" (found {value!r})" if isinstance(value, (str, int, float, bool, type(None))) else ""
             problems.append(UserError(message[0].lower() + message[1:] + shown, field=field))
-    return list({problem.field + problem.message: problem for problem in problems}.values())
+    return _joined(problems)
+
+
+def _is_type_name(part: str | int) -> bool:
+    """Whether a part of a location is what pydantic calls a member of a union, and not what the user wrote."""
+    return part in ("str", "int", "float", "[key]") or str(part).startswith(("literal[", "constrained-", "function-"))
+
+
+def _joined(problems: list[UserError]) -> list[UserError]:
+    """One problem per field: the members of a union each say what they allow of the same value."""
+    by_field: dict[tuple[str, str], list[UserError]] = {}
+    for problem in problems:
+        _, found, value = problem.message.partition(" (found ")
+        key = (problem.field, value) if found else (problem.field, problem.message)
+        by_field.setdefault(key, []).append(problem)
+    return [several[0] if len(several) == 1 else _either(several) for several in by_field.values()]
+
+
+def _either(several: list[UserError]) -> UserError:
+    messages = list(dict.fromkeys(problem.message for problem in several))
+    allowed = [message.partition(" (found ")[0] for message in messages]
+    found = messages[0].removeprefix(allowed[0])
+    others = [one.removeprefix("input should be ") for one in allowed[1:]]
+    return UserError(", or ".join([allowed[0], *others]) + found, field=several[0].field, hint=several[0].hint)
 
 
 def _fields_at(model: type[BaseModel], path: list[Any]) -> list[str]:

@@ -19,7 +19,7 @@ from probescale.selection.evidence import Evidence
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
 
-Column = tuple[str, str, str]  # key in a row, title, format: word, count, points, percent or plain
+Column = tuple[str, str, str]  # key in a row, title, format: word, count, points, percent, times or plain
 
 
 class Page(NamedTuple):
@@ -35,6 +35,7 @@ class Page(NamedTuple):
     notes: Sequence[str]
     record: Sequence[tuple[str, str]]
     changed: Mapping[str, Any] | None = None  # regressions of the smaller model
+    warning: Sequence[str] = ()  # shown above everything else: a heading, then sentences
 
 
 def render(page: Page) -> str:

@@ -16,10 +16,13 @@ function draw(name, attributes, text) {
   if (text !== undefined) node.textContent = text;
   return node;
 }
-const percent = (value, digits = 1) => (value === null ? "" : (100 * value).toFixed(digits) + " %");
+const percent = (value, digits = 1) => (value === null ? "" : value > 0 && value < 0.0005 ? "< 0.1 %" : (100 * value).toFixed(digits) + " %");
 const points = (value) => (value === null ? "" : (100 * value).toFixed(2));
 const count = (value) => (value === null ? "" : value.toLocaleString("en"));
-const colour = (number) => `var(--c${number % 6})`;
+const missing = (value) => value === null || value === undefined;
+const times = (value) => (value < 100 ? value.toFixed(1) : value.toLocaleString("en", { maximumFractionDigits: 0 })) + "x";
+const size = (params) => (params < 1e6 ? count(params) : (params / 1e6).toPrecision(3) + "M");
+const colour = (number) => `var(--c${number % 9})`;
 
 function tip(node, words) {
   const show = (event) => {
@@ -39,6 +42,8 @@ function tip(node, words) {
 
 function summary() {
   at("title").textContent = document.title = data.title;
+  at("warning").hidden = !data.warning.length;
+  data.warning.forEach((words, number) => at("warning").append(make(number ? "p" : "b", {}, words)));
   const box = at("summary");
   for (const words of data.lead) box.append(make("p", { class: "lead" }, words));
   const cards = make("div", { class: "cards" });
@@ -108,10 +113,10 @@ function grid(svg, values, y, width) {
   }
 }
 
-function legend(names) {
+function legend(names, squares = new Set()) {
   const box = make("div", { class: "legend" });
   names.forEach((name, number) => {
-    const dot = make("i");
+    const dot = make("i", squares.has(name) ? { class: "simple" } : {});
     dot.style.background = colour(number);
     box.append(make("span", {}, dot, name));
   });
@@ -140,21 +145,29 @@ function curves(here) {
 
 function chart() {
   const rows = data.rows, width = chartWidth("chart"), height = 280, svg = frame(width, height, "Metric against parameters");
-  const names = [...new Set(rows.map((row) => row.method))];
-  const y = scale(rows.flatMap((row) => [row.low, row.high]), height - 46, 14);
-  const x = scale(rows.map((row) => Math.log(row.params)), 100, width - 70);
+  const names = [...new Set(rows.map((row) => row.method))], simple = new Set(rows.filter((row) => row.simple).map((row) => row.method));
+  const params = rows.map((row) => Math.max(row.params, 1)), ends = [Math.min(...params), Math.max(...params)];
+  const y = scale(rows.flatMap((row) => [row.low, row.high]), height - 46, 14), x = scale(ends.map(Math.log), 100, width - 70);
   grid(svg, rows.flatMap((row) => [row.low, row.high]), y, width);
-  for (const size of new Set([Math.min(...rows.map((row) => row.params)), Math.max(...rows.map((row) => row.params))]))
-    svg.append(draw("text", { x: x(Math.log(size)), y: height - 16, "text-anchor": "middle" }, (size / 1e6).toPrecision(3) + "M"));
-  for (const row of rows) {
+  for (const end of new Set(ends))
+    svg.append(draw("text", { x: x(Math.log(end)), y: height - 16, "text-anchor": "middle" }, size(end)));
+  rows.forEach((row, index) => {
     const number = names.indexOf(row.method);
-    const here = x(Math.log(row.params)) + 9 * (number - (names.length - 1) / 2);  // models of the same size are drawn side by side
+    const aside = row.simple ? 0 : 9 * (number - (names.length - simple.size - 1) / 2);  // subnetworks of one size are drawn side by side
+    const here = x(Math.log(params[index])) + aside;
     svg.append(draw("line", { x1: here, x2: here, y1: y(row.low), y2: y(row.high), stroke: colour(number), opacity: 0.5 }));
-    const dot = draw("circle", { class: "dot", cx: here, cy: y(row.value), r: 6, fill: colour(number) });
+    const dot = row.simple
+      ? draw("rect", { class: "dot", x: here - 5, y: y(row.value) - 5, width: 10, height: 10, fill: colour(number) })
+      : draw("circle", { class: "dot", cx: here, cy: y(row.value), r: 6, fill: colour(number) });
     tip(dot, `${row.model ? row.model + ", " : ""}${row.method}${row.budget ? ", " + row.budget : ""}: ${points(row.value)} with ${count(row.params)} parameters`);
     svg.append(dot);
-  }
-  at("chart").replaceChildren(svg, legend(names), make("p", { class: "legend" }, "Horizontal: parameters, embeddings and head included (logarithmic). Bars: " + data.bars));
+  });
+  const squares = simple.size ? "Squares: simple alternatives. " : "";
+  at("chart").replaceChildren(svg, legend(names, simple), make("p", { class: "legend" }, squares + "Horizontal: parameters, embeddings and head included (logarithmic). Bars: " + data.bars));
+}
+
+function cell(value, kind) {
+  return missing(value) ? "-" : ({ points, percent, count, times }[kind] ?? String)(value);
 }
 
 function table() {
@@ -165,22 +178,23 @@ function table() {
     const rows = [...data.rows];
     if (order !== null) rows.sort((a, b) => {
       const [one, other] = [a[order], b[order]];
-      const way = typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other));
+      if (missing(one) || missing(other)) return missing(one) - missing(other);  // cells without a value stay last
+      const way = typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other), "en", { numeric: true });
       return down ? -way : way;
     });
     body.replaceChildren(...rows.map((row) => make("tr", row.answer ? { class: "answer" } : {}, ...columns.map(([key, , kind]) =>
-      make("td", kind === "word" ? { class: "word" } : {}, kind === "points" ? points(row[key]) : kind === "percent" ? percent(row[key]) : kind === "count" ? count(row[key]) : String(row[key] ?? ""))))));
+      make("td", kind === "word" ? { class: "word" } : {}, cell(row[key], kind))))));
   };
   for (const [key, title, kind] of columns) {
-    const button = make("button", { type: "button" }, title), cell = make("th", { scope: "col", ...(kind === "word" ? { class: "word" } : {}) }, button);
+    const button = make("button", { type: "button" }, title), heading = make("th", { scope: "col", ...(kind === "word" ? { class: "word" } : {}) }, button);
     button.addEventListener("click", () => {
       down = order === key ? !down : kind !== "word";
       order = key;
       for (const other of head.children) other.removeAttribute("aria-sort");
-      cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+      heading.setAttribute("aria-sort", down ? "descending" : "ascending");
       write();
     });
-    head.append(cell);
+    head.append(heading);
   }
   node.append(make("thead", {}, head), body);
   write();

@@ -46,15 +46,11 @@ class Classes(Kind):
     def slices(self, gold: np.ndarray, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         return {f"label {name}": gold == number for number, name in enumerate(names)}
 
-    def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        shares = np.exp(logits - logits.max(1, keepdims=True))
-        return shares / shares.sum(1, keepdims=True)
-
     def show(self, prediction: Any, names: tuple[str, ...]) -> str:  # noqa: ANN401 - a label's number
         return names[prediction]
 
     def render(self, logits: np.ndarray, names: tuple[str, ...], text: str) -> Rendered:
-        shares: list[float] = self.probabilities(logits)[0].tolist()
+        shares: list[float] = self.mean(logits)[0].tolist()
         best = int(np.argmax(logits[0]))
         label, share = names[best], shares[best]
         fields = {"label": label, "probability": share, "probabilities": dict(zip(names, shares, strict=True))}

@@ -46,7 +46,7 @@ class Kind(ABC):
     standardised: ClassVar[bool] = False  # labels are learned with mean 0 and spread 1
     # Evaluation
     metrics: ClassVar[tuple[str, ...]] = ()  # that fit beside those registered for this kind
-    bias_pairs: ClassVar[bool] = False  # texts that differ in a name or pronoun are compared; needs `probabilities`
+    bias_pairs: ClassVar[bool] = False  # texts that differ in a name or pronoun are compared
     # Words
     pipeline_tag: ClassVar[str]  # of the hub and of transformers.pipeline
     named: ClassVar[bool] = True  # answers have names: labels or tags
@@ -156,9 +156,11 @@ class Kind(ABC):
         """Parts of dev that regressions are counted in, beside those by text: name -> mask of the inputs."""
         return {}
 
-    def probabilities(self, logits: np.ndarray) -> np.ndarray:
-        """(rows, classes) a distribution per row."""
-        raise NotImplementedError(f"answers of kind {self.name} are no distributions")
+    def mean(self, logits: np.ndarray) -> np.ndarray:
+        """(rows, columns) what logits stand for: the probabilities of the classes, or the number itself."""
+        import torch
+
+        return self.loss.mean(torch.from_numpy(logits)).numpy()
 
     @abstractmethod
     def show(self, prediction: Any, names: tuple[str, ...]) -> str:  # noqa: ANN401 - an entry of `decode`

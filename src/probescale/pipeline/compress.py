@@ -1,0 +1,132 @@
+"""From a model, a table and a budget to a configuration: columns are found, everything else is left to the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from probescale.config import RunConfig
+from probescale.errors import ProofFailed, UserError
+from probescale.pipeline.validate import check
+from probescale.tasks.columns import Layout, find_layout, find_text_column
+from probescale.tasks.live import save_rows
+from probescale.tasks.readers import read_all_columns
+from probescale.utils.files import remove_folder
+from probescale.utils.sources import DATA_SUFFIXES
+
+NOTHING_GIVEN = "5x"  # the budget where neither a budget nor a share to keep is given
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asks of `compress`: a model, its data, and how small it should be."""
+
+    model: str | tuple[Any, Any]  # a source, or a transformers model with its tokenizer
+    train: object  # a source, or rows: a DataFrame, a Dataset, lists
+    dev: object = None
+    unlabelled: object = None
+    budget: str | Sequence[str] = NOTHING_GIVEN
+    columns: Mapping[str, str | None] = field(default_factory=dict)  # text, pair, label, kind, where given
+    settings: Mapping[str, Any] = field(default_factory=dict)  # more settings, by dotted key
+
+    @property
+    def name(self) -> str:
+        """A name for the task: that of its file."""
+        if not isinstance(self.train, (str, Path)):
+            return "task"
+        stem = Path(str(self.train).partition("#")[0].removesuffix(".gz")).name
+        for suffix in DATA_SUFFIXES:
+            stem = stem.removesuffix(suffix)
+        return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in stem) or "task"
+
+
+@contextmanager
+def new_inputs(inputs: Path) -> Iterator[Path]:
+    """The folder for live models and rows, which does not stay behind where they are refused."""
+    existed = inputs.exists()
+    try:
+        yield inputs
+    except ProofFailed:
+        raise  # the run can be resumed, and needs them
+    except UserError:
+        if not existed:
+            remove_folder(inputs)
+        raise
+
+
+def build_config(request: Request, inputs: Path, assignments: Sequence[str] = ()) -> tuple[RunConfig, Layout]:
+    """The checked configuration, and what its columns are. Live models and rows are written to the folder `inputs`.
+
+    `assignments`: changes such as "selection.k=4".
+    """
+    train = _as_source(request.train, inputs / "train.jsonl", "DATA")
+    layout = find_layout(train, **request.columns, field="DATA")
+    columns = {"source": train, **_columns(layout)}
+    task: dict[str, Any] = {"name": request.name, "kind": layout.kind, "train": columns}
+    task["probes"] = [{"name": request.name}]
+    if request.dev is not None:
+        dev = _as_source(request.dev, inputs / "dev.jsonl", "--dev")
+        task["dev"] = {"source": dev, **_labelled_columns(dev, layout, "--dev")}
+    if request.unlabelled is not None:
+        more = _as_source(request.unlabelled, inputs / "unlabelled.jsonl", "--unlabelled")
+        task["unlabelled"] = {"source": more, **_text_columns(more, layout, "--unlabelled")}
+    budget = request.budget if isinstance(request.budget, str) else list(request.budget)
+    raw: dict[str, Any] = {
+        "model": {"source": _model_source(request.model, inputs / "model")},
+        "task": task,
+        "selection": {"budget": budget},
+    }
+    for key, value in request.settings.items():
+        _set(raw, key, value)
+    return check(raw, assignments), layout
+
+
+def _as_source(given: object, path: Path, field: str) -> str:
+    """A source as the configuration names it; rows from Python are written to a file first."""
+    if isinstance(given, (str, Path)):
+        return str(given)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return str(save_rows(given, path, field=field))
+
+
+def _columns(layout: Layout) -> dict[str, Any]:
+    return {"text": layout.text, "label": layout.label, **({"pair": layout.pair} if layout.pair else {})}
+
+
+def _labelled_columns(source: str, layout: Layout, field: str) -> dict[str, Any]:
+    """The columns of train where the table has them; else those that are found in it."""
+    names = read_all_columns(source, None, field=field)
+    if all(str(column) in names for column in _columns(layout).values()):
+        return _columns(layout)
+    return _columns(find_layout(source, kind=layout.kind, field=field))
+
+
+def _text_columns(source: str, layout: Layout, field: str) -> dict[str, Any]:
+    text, pair = find_text_column(source, None, like=layout, field=field)
+    return {"text": text, **({"pair": pair} if pair else {})}
+
+
+def _model_source(model: str | tuple[Any, Any], folder: Path) -> str:
+    """The model's source; a live model is saved first, with its tokenizer."""
+    if isinstance(model, (str, Path)):
+        return str(model)
+    if not (isinstance(model, tuple) and len(model) == 2 and hasattr(model[0], "save_pretrained")):
+        raise UserError(
+            f"a {type(model).__name__} is no model",
+            field="model",
+            hint="give a source, or a tuple of a transformers model and its tokenizer",
+        )
+    for part in model:
+        part.save_pretrained(folder)
+    return str(folder)
+
+
+def _set(raw: dict[str, Any], key: str, value: object) -> None:
+    """Set a value by its dotted key."""
+    *path, last = key.split(".")
+    for name in path:
+        raw = raw.setdefault(name, {})
+    raw[last] = value

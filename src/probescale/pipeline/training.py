@@ -1,0 +1,218 @@
+"""Train the original and its subnetworks: cut, distill, check, and begin again where a training failed."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from probescale.errors import UserError
+from probescale.models.loading import LoadedModel, load_classifier
+from probescale.models.proof.comparison import compare_in_memory
+from probescale.models.proof.reference import compute_layer_reference
+from probescale.models.shrink.shrink_plan import ShrinkPlan
+from probescale.models.subsets import Subset, format_subset
+from probescale.models.surgery import keep_layers
+from probescale.pipeline.folder import EVALUATED, INNER
+from probescale.pipeline.workbench import Workbench, match_teacher
+from probescale.recovery.fine_tuning import fine_tune, prepare_training
+from probescale.recovery.health import Health, check_original, check_subnetwork, logits_on
+from probescale.recovery.recipe import Choices, Recipe
+from probescale.recovery.result import ORIGINAL
+from probescale.recovery.short_training import ShortTraining, train_briefly
+from probescale.recovery.teacher import TeacherOutputs, load_teacher, record_teacher_outputs
+from probescale.tasks.unlabelled import changed_copies, joined
+from probescale.utils.progress import console
+
+TRACKED = "tracking"
+TEACHER = "teacher"  # the fine-tuned original, and the answers that subnetworks learn
+HIGHER, LOWER, LONGER = 3.0, 1 / 3, 2  # other rates and epochs, where a training failed
+
+
+class Training:
+    """Trains models of one run. What was trained stands in the run's folder, from which an interrupted run resumes."""
+
+    def __init__(self, bench: Workbench, work: Path, shrink: ShrinkPlan, shared: Path | None = None) -> None:
+        """`shared`: the folder with the original and its answers, where several runs share them."""
+        self.bench, self.work, self.shared, self.shrink = bench, work, shared or work, shrink
+        self.config, self.task, self.loaded, self.shrinker = bench.config, bench.task, bench.loaded, bench.shrinker
+        self.choices: Choices = bench.chosen_recipe
+        self.best_probe: float | None = None  # score of the best probe for the task's labels, where it is known
+        self.unlabelled = self.task.unlabelled
+        if copies := self.choices.augment:
+            changed = changed_copies(joined(self.task.train, self.unlabelled), copies, self.config.seed)
+            self.unlabelled = joined(changed, self.unlabelled)
+        if self.unlabelled and self.choices.texts is not None:  # nobody answers what nobody reads
+            drawn = np.random.default_rng(self.config.seed).permutation(len(self.unlabelled))
+            self.unlabelled = self.unlabelled.take(drawn[: max(self.choices.texts - len(self.task.train), 1)].tolist())
+
+    def with_shrink(self, shrink: ShrinkPlan) -> Training:
+        """The same for subnetworks that are shrunk in another way. The original has to be trained before."""
+        other = copy.copy(self)
+        other.source_model = self.source_model  # loaded once for all
+        other.shrink = shrink
+        return other
+
+    def with_choices(self, choices: Choices) -> Training:
+        """The same with another recipe for the subnetworks."""
+        other = copy.copy(self)
+        other.source_model, other.choices = self.source_model, choices
+        return other
+
+    # The original
+
+    def train_original(self) -> tuple[LoadedModel, tuple[float, ...], Health]:
+        """The fine-tuned original, the mean loss of every epoch, and whether it learned the task.
+
+        Where it did not, it is trained again with a higher and a lower learning rate; the best is kept.
+        """
+        recipe = self.choices.for_original(self.config.recovery)
+        best: tuple[LoadedModel, tuple[float, ...], Health] | None = None
+        for attempt, factor in enumerate((1.0, HIGHER, LOWER)):
+            rate = recipe.learning_rate * factor
+            settings = replace(recipe, learning_rate=rate, epochs=recipe.epochs * (LONGER if attempt else 1))
+            model = keep_layers(self.loaded, tuple(range(1, self.loaded.layers + 1)))
+            try:
+                losses = self._fine_tune(model, ORIGINAL, None, settings, is_original=True, attempt=attempt)
+            except UserError as error:
+                if best is None or error.field != "recovery.learning_rate":
+                    raise
+                continue  # this other rate is too high; what was trained before is not lost
+            health = check_original(
+                logits_on(model, self.task.train, self.config.model.max_length), self.task.train, self.best_probe
+            )
+            if best is None or health.learned or health.loss_share < best[2].loss_share:
+                best = model, losses, health
+            if health.learned or recipe.epochs == 0:
+                break
+            if factor != LOWER:
+                console.print(
+                    f"the original did not learn the task ({health.describe()}); trying another learning rate"
+                )
+        assert best
+        if self.config.recovery.distil:
+            self._record_outputs(best[0])
+        return best
+
+    def _record_outputs(self, original: LoadedModel) -> None:
+        recovery, length, names = self.config.recovery, self.config.model.max_length, self.task.train.names
+        teacher, columns = original, None
+        if recovery.teacher:
+            order, head = match_teacher(recovery.teacher, self.task), self.task.kind.head
+            teacher = load_classifier(
+                recovery.teacher, None, order, 0, head=head, keep_head=True, field="recovery.teacher"
+            )
+            columns = [order.index(name) for name in names] or None
+        record_teacher_outputs(
+            teacher,
+            self.task.train,
+            self.unlabelled,
+            self.shared / INNER / TEACHER,
+            columns=columns,
+            states=bool(recovery.states or recovery.healing),
+            weights=original if recovery.start == "teacher" else None,
+            max_length=length,
+        )
+
+    # Subnetworks
+
+    def fine_tune(self, name: str, kept: Subset) -> tuple[LoadedModel, tuple[float, ...], Health]:
+        """A trained subnetwork, the mean loss of every epoch, and whether it learned.
+
+        Where it did not, it is trained once more, for longer and in another order; the better one is kept.
+        """
+        recipe = self.choices.for_subnetworks(self.config.recovery)
+        model = self.cut(kept)
+        losses = self._fine_tune(model, name, kept, recipe, is_original=False)
+        health = self._check(model, kept, recipe)
+        if health.learned or recipe.epochs == 0:
+            return model, losses, health
+        console.print(f"{name} did not learn ({health.describe()}); training it again, for longer")
+        other, again = self.cut(kept), replace(recipe, epochs=LONGER * recipe.epochs)
+        more_losses = self._fine_tune(other, name, kept, again, is_original=False, attempt=1)
+        second = self._check(other, kept, again)
+        better = second.learned or second.loss_share < health.loss_share
+        return (other, more_losses, second) if better else (model, losses, health)
+
+    def _check(self, model: LoadedModel, kept: Subset, recipe: Recipe) -> Health:
+        teacher, length, seed = self.teacher_outputs(), self.config.model.max_length, self.config.seed
+        learned, scale = prepare_training(
+            model, self.task.train, recipe, teacher=teacher, kept=kept, max_length=length, seed=seed
+        )
+        return check_subnetwork(model, learned, seed, scale)
+
+    def _fine_tune(
+        self,
+        model: LoadedModel,
+        name: str,
+        kept: Subset | None,
+        recipe: Recipe,
+        *,
+        is_original: bool,
+        attempt: int = 0,
+    ) -> tuple[float, ...]:
+        """Every attempt has checkpoints of its own, from which alone it is resumed."""
+        folder = self.shared if is_original else self.work
+        return fine_tune(
+            model,
+            self.task.train,
+            recipe,
+            teacher=None if is_original else self.teacher_outputs(),
+            kept=kept,
+            max_length=self.config.model.max_length,
+            seed=self.config.seed + (0 if is_original else attempt),
+            title=f"fine-tuning: {name}",
+            tracked=folder / TRACKED / name if recipe.tracking else None,
+            checkpoints=self.checkpoints(kept or (), is_original=is_original) / str(attempt),
+        )
+
+    def train_briefly(self, name: str, kept: Subset, texts: int, rate: float) -> ShortTraining:
+        """The loss of a subnetwork after a short training, on texts it did not see; and a constant predictor's."""
+        recipe = replace(self.choices.for_subnetworks(self.config.recovery), learning_rate=rate)
+        return train_briefly(
+            self.cut(kept),
+            self.task.train,
+            recipe,
+            teacher=self.teacher_outputs(),
+            kept=kept,
+            texts=texts,
+            max_length=self.config.model.max_length,
+            seed=self.config.seed,
+            title=f"tournament: {name}",
+        )
+
+    def cut(self, kept: Subset) -> LoadedModel:
+        """The untrained subnetwork, checked to compute what the original computes with the other layers skipped."""
+        source = self.source_model
+        model = keep_layers(source, kept)
+        wanted = compute_layer_reference(source.model, source.family, kept)
+        compare_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
+        return self.shrinker.for_model(source).shrink(model, kept, self.shrink) if self.shrink else model
+
+    @cached_property
+    def source_model(self) -> LoadedModel:
+        """What subnetworks are cut from: the fine-tuned original where it teaches them, else the pre-trained model."""
+        recovery = self.config.recovery
+        if not recovery.distil or recovery.start == "pretrained":
+            return self.loaded
+        return load_teacher(self.loaded, self.shared / INNER / TEACHER)
+
+    def teacher_outputs(self) -> TeacherOutputs | None:
+        """The teacher's answers to the training texts; the original is trained before its subnetworks."""
+        if not self.config.recovery.distil:
+            return None
+        return TeacherOutputs.load(self.shared / INNER / TEACHER, self.unlabelled)
+
+    def checkpoints(self, kept: Subset, *, is_original: bool) -> Path:
+        """Where checkpoints stand until the trained model is evaluated, and saved if it is the run's result."""
+        return self.result_path(kept, is_original=is_original).parent.with_name("training") / (
+            ORIGINAL if is_original else format_subset(kept)
+        )
+
+    def result_path(self, kept: Subset, *, is_original: bool) -> Path:
+        """The file with the metrics of a model, once it is evaluated."""
+        folder = self.shared if is_original else self.work
+        return folder / INNER / EVALUATED / f"{ORIGINAL if is_original else format_subset(kept)}.json"

@@ -1,0 +1,161 @@
+"""Choose a recipe by model and data: what `auto` in the settings of `recovery` becomes.
+
+The constants are rules of thumb of the field, checked on several models and tasks (docs/guides/training.md). A rule
+only has to come near: short trainings choose the learning rate of cut models among three, and a training that fails is
+begun again with other settings.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from probescale.config import RecoveryConfig
+from probescale.recovery.recipe import Choices
+
+# Learning rates fall with the width of the model.
+RATE_OF_ORIGINAL = 4e-5  # at WIDTH
+RATE_OF_SUBNETWORKS = 1e-4  # at WIDTH; what was cut has to change more than what was not
+WIDTH = 768
+
+FEW_ROWS, SMALL_BATCH, BATCH = 5000, 16, 32  # few rows make too few steps of the usual batch
+STEPS_OF_ORIGINAL = 400  # at least
+EPOCHS_OF_ORIGINAL = (3, 20)
+LARGE_DATA, HUGE_DATA = 50_000, 200_000  # rows of which the original reads each twice, or once
+
+# Distillation goes on getting better for long; how much is read depends on the length of the texts.
+TOKENS = 2_200_000  # read by a subnetwork, all epochs together
+STEPS = (2000, 4000)  # but at least and at most
+MOST_EPOCHS = 8
+MOST_HASTE = 2.5  # times the usual rate, for a training with few steps
+ENOUGH_TEXTS, MOST_COPIES = 20_000, 9  # where there are fewer texts, changed copies are added
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What the choice of a recipe depends on."""
+
+    hidden_size: int
+    rate_factor: float  # of the family, in comparison with BERT
+    labelled: int  # texts
+    unlabelled: int
+    tokens: float  # per text, on average
+    already_trained: bool = False  # the model was fine-tuned for these labels
+
+
+def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float = 1.0) -> Choices:
+    """Every value that the settings leave open. `effort`: how much to train, in comparison with the usual amount."""
+    distil = settings.distil
+    copies = _copies(situation.labelled + situation.unlabelled) if distil else 0
+    copies = copies if settings.augment == "auto" else settings.augment
+    batch = _value(settings.batch_size, BATCH if distil else _small_batch(situation.labelled))
+    available = count_available(settings, situation, copies)
+    wanted = effort * _steps(situation.tokens) * batch if distil else effort * _epochs(situation.labelled) * available
+    epochs, per_epoch = _share_out(round(wanted), available, situation.labelled)
+    if settings.epochs != "auto":
+        epochs, per_epoch = settings.epochs, None
+    steps = epochs * (per_epoch or available) / batch
+    rate = _rate(RATE_OF_SUBNETWORKS * _haste(steps), situation)
+    return Choices(
+        epochs=epochs,
+        learning_rate=_value(settings.learning_rate, rate),
+        texts=_value(settings.texts, per_epoch),
+        batch_size=batch,
+        dropout=_dropout(settings, 0.0 if distil else None),
+        augment=copies,
+        **_of_original(settings, situation, effort),
+    )
+
+
+def count_available(settings: RecoveryConfig, situation: Situation, copies: int) -> int:
+    """Texts that a subnetwork can learn from: without a teacher, only those with labels."""
+    texts = situation.labelled + situation.unlabelled
+    return texts * (1 + copies) if settings.distil else situation.labelled
+
+
+def count_read(settings: RecoveryConfig, situation: Situation, choices: Choices) -> int:
+    """Texts that a subnetwork reads, all epochs together. Labelled texts are read in every epoch."""
+    available = count_available(settings, situation, choices.augment)
+    per_epoch = available if choices.texts is None else max(min(choices.texts, available), situation.labelled)
+    return choices.epochs * per_epoch
+
+
+def _of_original(settings: RecoveryConfig, situation: Situation, effort: float) -> dict[str, Any]:
+    """Its own settings first, then what the user says of all models, then the rules."""
+    own, rows = settings.original, situation.labelled
+    epochs = 0 if situation.already_trained else max(math.ceil(min(effort, 1) * _epochs(rows)), 1)
+    batch = _value(own.batch_size, _value(settings.batch_size, _small_batch(rows)))
+    rate = _rate(RATE_OF_ORIGINAL, situation)
+    return {
+        "original_epochs": _value(own.epochs, 0 if situation.already_trained else _value(settings.epochs, epochs)),
+        "original_learning_rate": _value(own.learning_rate, _value(settings.learning_rate, rate)),
+        "original_batch_size": batch,
+        "original_dropout": _dropout(settings, None),
+    }
+
+
+def _share_out(wanted: int, available: int, labelled: int) -> tuple[int, int | None]:
+    """Epochs, and texts per epoch (None: all), so that about this many texts are read in total.
+
+    >>> _share_out(130_000, 63_000, 3000), _share_out(40_000, 63_000, 3000), _share_out(90_000, 6000, 3000)
+    ((2, None), (1, 40000), (8, None))
+    """
+    epochs = min(max(round(wanted / available), 1), MOST_EPOCHS)
+    per_epoch = max(wanted // epochs, labelled)
+    return epochs, per_epoch if per_epoch < available else None
+
+
+def _steps(tokens: float) -> int:
+    fewest, most = STEPS
+    return min(max(round(TOKENS / tokens / BATCH), fewest), most)
+
+
+def _copies(texts: int) -> int:
+    """Changed copies of every text, so that there are enough texts to learn from.
+
+    >>> _copies(63_000), _copies(6700), _copies(640)
+    (0, 2, 9)
+    """
+    return min(max(math.ceil(ENOUGH_TEXTS / texts) - 1, 0), MOST_COPIES)
+
+
+def _small_batch(rows: int) -> int:
+    return SMALL_BATCH if rows < FEW_ROWS else BATCH
+
+
+def _epochs(rows: int) -> int:
+    """Passes of the original over the labelled rows.
+
+    >>> _epochs(640), _epochs(3000), _epochs(67_000)
+    (10, 3, 2)
+    """
+    fewest, most = EPOCHS_OF_ORIGINAL
+    if rows > LARGE_DATA:
+        return 1 if rows > HUGE_DATA else 2
+    return min(max(math.ceil(STEPS_OF_ORIGINAL * _small_batch(rows) / rows), fewest), most)
+
+
+def _rate(usual: float, situation: Situation) -> float:
+    """The usual rate at this width, to two digits."""
+    return float(f"{usual * WIDTH / situation.hidden_size * situation.rate_factor:.1e}")
+
+
+def _haste(steps: float) -> float:
+    """How many times as high a rate has to be where there are few steps.
+
+    >>> _haste(4000), _haste(500), _haste(100)
+    (1.0, 2.0, 2.5)
+    """
+    return min(max((STEPS[0] / max(steps, 1)) ** 0.5, 1.0), MOST_HASTE)
+
+
+def _dropout(settings: RecoveryConfig, usual: float | None) -> float | None:
+    if settings.dropout == "auto":
+        return usual
+    return None if settings.dropout == "model" else settings.dropout
+
+
+def _value(setting: Any, chosen: Any) -> Any:  # noqa: ANN401 - a number of either type
+    """The user's value, or the chosen one."""
+    return chosen if setting == "auto" else setting

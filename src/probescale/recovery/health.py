@@ -1,0 +1,113 @@
+"""Did a training work? A model that learned nothing is found by its answers to the texts that it learned from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from probescale.models.loading import LoadedModel
+from probescale.recovery.label_scale import LabelScale
+from probescale.recovery.objective import Objective
+from probescale.recovery.predict import compute_logits
+from probescale.recovery.training_set import TrainingSet
+from probescale.tasks.data import Data
+from probescale.tasks.kinds import find_kind
+from probescale.utils.distributed import run_on_all
+
+CHECKED_TEXTS = 1000
+HALFWAY = {"largest_loss": 0.6, "smallest_gain": 0.5}  # of a Health, where there is a teacher
+BELOW_PROBE = 0.03  # a fine-tuned model answers its own training texts better than a linear probe answers new ones
+
+
+@dataclass(frozen=True)
+class Health:
+    """What a trained model answers to training texts, in comparison with simpler predictors."""
+
+    score: float  # accuracy, or R2 for numbers
+    constant_score: float  # of the best constant predictor
+    loss_share: float  # of the loss of the best constant predictor
+    best_probe: float | None = None  # score of the best probe of the original's layers, on texts that it did not see
+    # Both have to be missed: a loss can be high while every answer is right, and answers can be rare and right.
+    largest_loss: float = 0.95
+    smallest_gain: float = 0.1
+
+    @property
+    def learned(self) -> bool:
+        if self.best_probe is not None and self.score < self.best_probe - BELOW_PROBE:
+            return False
+        if self.constant_score >= 1:  # everything it should answer is the same: there is nothing to miss
+            return True
+        gain = (self.score - self.constant_score) / (1 - self.constant_score)
+        return self.loss_share < self.largest_loss or gain > self.smallest_gain
+
+    def describe(self) -> str:
+        """What was found, for a person who wonders why a training is begun again."""
+        parts = [
+            f"its score on training texts is {self.score:.2f}",
+            f"one and the same answer for all would reach {self.constant_score:.2f}",
+        ]
+        if self.best_probe is not None:
+            parts.append(f"a linear probe of the model {self.best_probe:.2f}")
+        return ", ".join(parts)
+
+
+def check_original(logits: np.ndarray, train: Data, best_probe: float | None) -> Health:
+    """The health of a fine-tuned original by its logits on the rows of train."""
+    labels = torch.from_numpy(train.row_labels.astype(np.float32))
+    answered = torch.from_numpy(logits[: len(labels)])
+    known = ~labels.isnan() & ~answered[:, 0].isnan()
+    labels, answered = labels[known], answered[known]
+    criterion = find_kind(train.kind).loss
+    constant = criterion.logits(criterion.wanted(labels, answered.shape[1]).mean(0)).expand_as(answered)
+    losses = [criterion.of_labels(each, labels).mean().item() for each in (answered, constant)]
+    share = losses[0] / max(losses[1], 1e-9)
+    return Health(criterion.score(answered, labels), criterion.score(constant, labels), share, best_probe)
+
+
+def check_subnetwork(loaded: LoadedModel, learned: TrainingSet, seed: int, scale: LabelScale | None = None) -> Health:
+    """The health of a trained subnetwork by its answers to some of the inputs that it learned from.
+
+    Where it has a teacher, it should agree with it, or with the labels where these differ: a subnetwork that does so
+    on half of what a constant predictor gets wrong, or comes halfway near in its probabilities, has learned.
+    `scale`: in which the set has its labels.
+    """
+    drawn = np.random.default_rng(seed).permutation(np.asarray(learned.used))[:CHECKED_TEXTS]
+    some = replace(learned, held_out=sorted(drawn.tolist()))
+    logits, rows = run_on_all(_held_out_logits, loaded, some)
+    if scale:
+        logits = torch.from_numpy(scale.standardise(logits.numpy()))
+    objective, teacher = some.objective, some.objective.teacher_logits
+    by_labels = replace(objective, teacher_logits=None)
+    if teacher is None:
+        return _check_answers(by_labels, logits, rows, objective.labels[rows])
+    by_teacher = replace(objective, labels=torch.full_like(objective.labels, torch.nan))
+    answers = torch.where(teacher[rows].isnan().any(-1), torch.nan, objective.criterion.answers(teacher[rows]))
+    taught = _check_answers(by_teacher, logits, rows, answers, **HALFWAY)
+    if taught.learned or objective.labels[rows].isnan().all():
+        return taught
+    labelled = _check_answers(by_labels, logits, rows, objective.labels[rows], **HALFWAY)
+    return labelled if labelled.learned else taught
+
+
+def _check_answers(objective: Objective, logits: Tensor, rows: Tensor, wanted: Tensor, **limits: float) -> Health:
+    """The health of answers to these rows, by those that are wanted; NaN: not known."""
+    known = ~wanted.isnan()
+    logits, rows, wanted = logits[known], rows[known], wanted[known]
+    constant = objective.constant_logits(logits, rows)
+    share = objective.loss(logits, rows).item() / max(objective.loss(constant, rows).item(), 1e-9)
+    score = objective.criterion.score
+    return Health(score(logits, wanted), score(constant, wanted), share, **limits)
+
+
+def _held_out_logits(loaded: LoadedModel, data: TrainingSet) -> tuple[Tensor, Tensor]:
+    return data.held_out_logits(loaded)
+
+
+def logits_on(loaded: LoadedModel, train: Data, max_length: int) -> np.ndarray:
+    """The logits of a model on the rows of train, where no teacher has answered them."""
+    from probescale.recovery.inputs import build_inputs
+
+    return compute_logits(loaded, build_inputs(loaded.tokenizer, train, max_length), title="checking the original")

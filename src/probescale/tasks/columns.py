@@ -1,0 +1,115 @@
+"""Find the columns of a data set: which one is the text, which one the label, and what kind of task they make.
+
+Names that people use for texts and labels come first, then what the values look like. What is not certain is an error
+that says what was found and which options to give: a wrong guess would cost a training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from probescale.errors import UserError
+from probescale.tasks.column_roles.table import ColumnName, Table, read_table
+from probescale.tasks.column_roles.tags import find_tags, find_words, is_tagged
+from probescale.tasks.column_roles.texts import choose_kind, find_label, find_texts
+from probescale.tasks.kinds import find_kind
+from probescale.utils.sources import local_path
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the columns of a table are."""
+
+    kind: str  # task.kind
+    text: ColumnName
+    pair: str | None
+    label: ColumnName
+    labels: str = field(default="", compare=False)  # what the label column holds, for people: "5 classes"
+
+    def describe(self) -> str:
+        """The layout in one line.
+
+        >>> Layout("class", "review", None, "stars", "5 classes").describe()
+        'text: `review`, label: `stars` (5 classes)'
+        >>> Layout("tags", 1, None, 4, "9 tags").describe()
+        'words: column 1, tags: column 4 (9 tags)'
+        """
+        text, label = ("words", "tags") if find_kind(self.kind).unit == "word" else ("text", "label")
+        texts = (
+            f"{text}: {_show(self.text)}" if self.pair is None else f"texts: {_show(self.text)} and {_show(self.pair)}"
+        )
+        return f"{texts}, {label}: {_show(self.label)}" + (f" ({self.labels})" if self.labels else "")
+
+
+def find_layout(
+    source: str,
+    split: str | None = None,
+    *,
+    kind: str | None = None,
+    text: ColumnName | None = None,
+    pair: str | None = None,
+    label: ColumnName | None = None,
+    field: str = "DATA",
+) -> Layout:
+    """The layout of labelled data. What is given is taken as it is, and the rest is found.
+
+    A text that is given without a pair is the only text.
+    """
+    if kind is not None:
+        find_kind(kind, field="--kind")
+    table = read_table(source, split, field=field)
+    given = {"text": text, "pair": pair, "label": label}
+    table.check_given({role: str(column) for role, column in given.items() if column is not None})
+    if text is None or label is None:
+        table.refuse_missing_header()
+    table.refuse_single_column()
+    if is_tagged(table, kind, text, label):
+        words, tags = find_tags(table, text, label)
+        return Layout(kind or "tags", words, pair, tags, _summarise(table, kind or "tags", tags))
+    if text is None:
+        text, pair = find_texts(table, [label], pair)
+    if label is None:
+        label = find_label(table, [text, pair], kind)
+    kind = kind or choose_kind(table, table[text], table[label])
+    return Layout(kind, text, pair, label, _summarise(table, kind, label))
+
+
+def find_text_column(source: str, split: str | None, *, like: Layout, field: str) -> tuple[ColumnName, str | None]:
+    """The columns of text and second text in a file that goes with labelled data: the same names, or else found anew.
+
+    A .txt file has no names to look for: it holds one text per line, or the same CoNLL columns.
+    """
+    path = local_path(source, field=field)
+    if path is not None and Path(path.name.removesuffix(".gz")).suffix.lower() == ".txt":
+        return like.text, None
+    table = read_table(source, split, field=field)
+    if all(str(column) in table.columns for column in (like.text, like.pair) if column is not None):
+        return like.text, like.pair
+    table.refuse_missing_header()
+    if like.pair is None and len(table.columns) == 1:
+        return table.names[0], None
+    if find_kind(like.kind).unit == "word" and any(column.word_lists for column in table.columns.values()):
+        return find_words(table), None
+    names = f'columns "{like.text}" and "{like.pair}"' if like.pair else f'column "{like.text}"'
+    hint = f"call the {names}, as in the labelled data"
+    try:
+        text, pair = find_texts(table, [like.label], None)
+    except UserError as error:
+        raise table.error(error.message, hint) from error
+    if (pair is None) != (like.pair is None):
+        has, labelled = ("one text", "two") if pair is None else ("two texts", "one")
+        raise table.error(f"a row of {source} has {has}, and a row of the labelled data has {labelled}", hint)
+    return text, pair
+
+
+def _summarise(table: Table, kind: str, label: ColumnName) -> str:
+    column, found = table[label], find_kind(kind)
+    if found.named:
+        labels = column.single_labels if column.form == kind == "labels" else column.different
+        return f"{len(labels)} {found.values_called}"
+    return f"numbers from {min(column.numbers):g} to {max(column.numbers):g}" if column.numbers else ""
+
+
+def _show(column: ColumnName) -> str:
+    return f"column {column}" if str(column).isdecimal() else f"`{column}`"

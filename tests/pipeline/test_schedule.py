@@ -1,0 +1,367 @@
+"""How long a run takes, and how much it trains in the time that it has."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probescale.config import RecoveryConfig, RunConfig
+from probescale.errors import Problems, UserError
+from probescale.models.shrink.shrink_plan import ShrinkPlan
+from probescale.pipeline import schedule as scheduling
+from probescale.pipeline.outputs import settled_config
+from probescale.pipeline.run import settle_recipe
+from probescale.pipeline.schedule import (
+    EFFORTS,
+    Pace,
+    Schedule,
+    estimate_phases,
+    fit_into,
+    make_schedule,
+    measure_pace,
+    plan_schedule,
+)
+from probescale.pipeline.tournament import Candidate, Tournament, texts_per_candidate
+from probescale.pipeline.validate import check
+from probescale.pipeline.workbench import prepare
+from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
+from probescale.recovery.recipe import Choices
+from probescale.selection.strategies import STRATEGIES
+from probescale.utils.progress import parse_time
+
+USUAL = Situation(hidden_size=768, rate_factor=1.0, labelled=3000, unlabelled=60_000, tokens=25.0)
+PACE = Pace(forward=0.002, train=0.01, train_cut=0.004)
+
+
+def make_bench(situation: Situation = USUAL, **changes) -> Any:
+    """What a schedule reads of a run, for a model and data of any size."""
+    raw: dict[str, Any] = {"model": {"source": "m"}, "task": {"train": "t"}, "selection": {"budget": "5x"}}
+    config = RunConfig.model_validate(raw | changes)
+    return SimpleNamespace(
+        config=config,
+        situation=situation,
+        loaded=SimpleNamespace(layers=12),
+        task=SimpleNamespace(dev=range(800)),
+        shrinks=[ShrinkPlan(), ShrinkPlan(rank=64)],
+        strategy=STRATEGIES[config.selection.strategy],
+        chosen_recipe=choose_recipe(config.recovery, situation),
+    )
+
+
+def trained(bench: Any, schedule: Schedule) -> tuple[int, int]:
+    """How much is trained: texts that a subnetwork reads, epochs of the original."""
+    return count_read(bench.config.recovery, bench.situation, schedule.choices), schedule.choices.original_epochs
+
+
+# Durations
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("1.5h", 5400), (" .5 m ", 30), ("007s", 7)]
+)
+def test_durations_are_parsed(text, seconds):
+    assert parse_time(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0s", "0.0h", "-5m", "5", "abc", "5d", "1e3s", "m", "nanh", "5 m s", "1,5h"])
+def test_what_is_no_duration_is_refused(text):
+    with pytest.raises(UserError, match="is not a duration") as refused:
+        parse_time(text)
+    assert refused.value.field == "time"
+    assert "30m" in refused.value.hint
+
+
+def test_a_duration_is_checked_with_everything_else(model_folder, task_files):
+    raw = {
+        "model": {"source": str(model_folder("bert"))},
+        "task": {"train": str(task_files.train), "metric": "acuracy"},
+        "selection": {"k": 2},
+        "time": "soon",
+    }
+    with pytest.raises(Problems) as error:
+        check(raw)
+    assert {problem.field for problem in error.value.problems} == {"time", "task.metric"}
+
+
+# The plan
+
+
+def test_the_phases_of_a_run():
+    bench = make_bench(compare=["top_k", "uniform_k"])
+    choices = choose_recipe(bench.config.recovery, USUAL)
+    phases = estimate_phases(bench, choices, PACE)
+    read = count_read(bench.config.recovery, USUAL, choices)
+    assert list(phases) == [
+        "probing",
+        "training the original",
+        "its answers",
+        "tournament",
+        "training",
+        "comparison",
+        "evaluation",
+    ]
+    assert all(seconds > 0 for seconds in phases.values())
+    assert phases["training"] == pytest.approx(read * PACE.train_cut)
+    assert phases["tournament"] < phases["training"]
+    assert phases["comparison"] > 2 * phases["training"]
+    assert phases["training the original"] > choices.original_epochs * 3000 * PACE.train
+
+
+@pytest.mark.parametrize(
+    ("changes", "missing"),
+    [
+        ({"selection": {"k": 2, "strategy": "stitched"}}, {"tournament", "comparison"}),
+        ({"recovery": {"epochs": 1, "texts": 100}}, {"tournament", "comparison"}),  # too little to tell anything
+        ({"recovery": {"distil": False}}, {"its answers", "tournament", "comparison"}),
+        ({}, {"comparison"}),
+    ],
+)
+def test_what_is_not_done_takes_no_time(changes, missing):
+    every = estimate_phases(make_bench(compare=["top_k"]), choose_recipe(RecoveryConfig(), USUAL), PACE)
+    bench = make_bench(**changes)
+    phases = estimate_phases(bench, choose_recipe(bench.config.recovery, USUAL), PACE)
+    assert set(every) - set(phases) == missing
+
+
+def test_unlabelled_texts_cost_nothing_without_a_teacher():
+    totals = []
+    for unlabelled in (0, 60_000):
+        situation = replace(USUAL, unlabelled=unlabelled)
+        bench = make_bench(situation, recovery={"distil": False})
+        totals.append(sum(estimate_phases(bench, choose_recipe(bench.config.recovery, situation), PACE).values()))
+    assert totals[0] == totals[1]
+
+
+def test_without_a_limit_the_usual_amount_is_trained():
+    bench = make_bench()
+    plan = plan_schedule(bench, PACE)
+    assert plan.limit is None
+    assert plan.choices == choose_recipe(RecoveryConfig(), USUAL)
+    assert plan.total == pytest.approx(plan.usual_seconds, abs=1)
+    words = "\n".join(plan.lines())
+    assert "training the original" in words
+    assert "altogether" in words
+    assert "usual amount" not in words
+
+
+def test_a_limit_that_is_too_short_is_refused():
+    with pytest.raises(UserError, match=r"^time: 30s is too short: the least that makes sense takes about ") as refused:
+        plan_schedule(make_bench(time="30s"), PACE)
+    assert refused.value.field == "time"
+    assert "task.max_train" in refused.value.hint
+    least = sum(estimate_phases(make_bench(), choose_recipe(RecoveryConfig(), USUAL, EFFORTS[0]), PACE).values())
+    plan = plan_schedule(make_bench(time=f"{least + 1:.0f}s"), PACE)
+    assert plan.total <= least + 2, "just enough"
+
+
+def test_a_short_limit_trains_less_and_says_so():
+    usual = plan_schedule(make_bench(), PACE)
+    bench = make_bench(time=f"{usual.usual_seconds / 2:.0f}s")
+    short = plan_schedule(bench, PACE)
+    assert short.total <= usual.usual_seconds / 2 + 1
+    assert trained(bench, short) < trained(bench, usual)
+    assert "The usual amount of training would take" in short.lines()[-1]
+
+
+def test_a_long_limit_is_not_used_up():
+    bench = make_bench(time="1000h")
+    plan = plan_schedule(bench, PACE)
+    assert plan.choices == choose_recipe(RecoveryConfig(), USUAL, EFFORTS[1])
+    assert plan.total < parse_time("10h")
+
+
+paces = st.builds(Pace, forward=st.floats(1e-4, 0.05), train=st.floats(1e-3, 0.2), train_cut=st.floats(1e-4, 0.1))
+situations = st.builds(
+    Situation,
+    hidden_size=st.just(768),
+    rate_factor=st.just(1.0),
+    labelled=st.integers(50, 100_000),
+    unlabelled=st.integers(0, 100_000),
+    tokens=st.floats(5, 400),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(situations, paces, st.floats(1, 20), st.floats(1, 20), st.booleans())
+def test_a_longer_limit_never_chooses_less_training(situation, pace, one, other, distil):
+    recovery = {"distil": distil}
+    bench = make_bench(situation, recovery=recovery)
+    least = choose_recipe(bench.config.recovery, situation, EFFORTS[0])
+    shortest = sum(estimate_phases(bench, least, pace).values())
+    plans = []
+    for factor in sorted((one, other)):
+        limited = make_bench(situation, recovery=recovery, time=f"{factor * shortest + 1:.3f}s")
+        plans.append(plan_schedule(limited, pace))
+        assert plans[-1].limit is not None
+        assert plans[-1].total <= plans[-1].limit + 1, "within the limit, but for the rounding of phases"
+    (short, few), (long, many) = (trained(bench, plan) for plan in plans)
+    assert short <= long
+    assert few <= many
+
+
+@pytest.mark.parametrize("time", ["20m", "10h"])
+def test_a_limit_changes_nothing_that_the_user_set(time):
+    given_by_user = {"epochs": 1, "learning_rate": 1e-5, "batch_size": 8, "texts": 9000, "original": {"epochs": 1}}
+    plan = plan_schedule(make_bench(time=time, recovery=given_by_user), PACE)
+    assert (plan.choices.epochs, plan.choices.texts, plan.choices.original_epochs) == (1, 9000, 1)
+    assert (plan.choices.learning_rate, plan.choices.batch_size) == (1e-5, 8)
+
+
+# As many texts as there is time for
+
+
+@settings(deadline=None)
+@given(situations, st.floats(1, 1e5), st.floats(1, 1e5), st.floats(1e-5, 0.1))
+def test_the_recipe_fits_into_the_time_that_is_left(situation, one, other, per_text):
+    config = RecoveryConfig()
+    planned = choose_recipe(config, situation)
+    most = count_read(config, situation, choose_recipe(config, situation, EFFORTS[1]))
+    reads = []
+    for seconds in sorted((one, other)):
+        fitted = fit_into(planned, config, situation, seconds, per_text)
+        reads.append(count_read(config, situation, fitted))
+        labelled = fitted.epochs * situation.labelled  # always read
+        assert reads[-1] <= max(seconds / per_text + 1, labelled)
+        assert reads[-1] <= most, "time that brings nothing is not used up"
+        available = count_available(config, situation, fitted.augment)
+        assert fitted.texts is None or situation.labelled <= fitted.texts < available
+        kept = {"epochs": planned.epochs, "texts": planned.texts}
+        assert fitted.model_copy(update=kept) == planned, "nothing else changes"
+    assert reads[0] <= reads[1]
+
+
+def test_the_time_is_used_where_more_texts_help():
+    config, planned = RecoveryConfig(), choose_recipe(RecoveryConfig(), USUAL)
+    for seconds in (60, 200, 400):
+        read = count_read(config, USUAL, fit_into(planned, config, USUAL, seconds, 0.004))
+        assert 0.6 * seconds / 0.004 <= read <= seconds / 0.004
+
+
+# The recipe of the final training
+
+
+def make_tournament(seconds: float = 8.0, texts: int = 2000) -> Tournament:
+    tried = [
+        Candidate(
+            shrink=ShrinkPlan(),
+            kept=(1, 2),
+            rule="stitched",
+            learning_rate=rate,
+            texts=texts,
+            loss=loss,
+            seconds=seconds,
+        )
+        for rate, loss in ((1e-4, 0.5), (3e-4, 0.2))
+    ]
+    return Tournament(rates=tuple(tried), rules=tuple(tried), finals=tuple(tried), constant_loss=1.0)
+
+
+def settle(bench: Any, path, elapsed: float = 100.0, tournament: Tournament | None = None) -> Choices:
+    phases: Any = SimpleNamespace(elapsed=elapsed)
+    return settle_recipe(plan_schedule(bench, PACE), bench, tournament or make_tournament(), phases, path)
+
+
+def test_the_final_training_takes_the_best_rate_and_the_time_that_is_left(tmp_path):
+    bench = make_bench(time="20m")
+    found = [settle(bench, tmp_path / f"{elapsed}.json", elapsed) for elapsed in (300.0, 700.0, 1100.0)]
+    assert {choices.learning_rate for choices in found} == {3e-4}
+    reads = [count_read(bench.config.recovery, USUAL, choices) for choices in found]
+    assert reads[0] > reads[1] > reads[2] >= USUAL.labelled
+    for read, elapsed in zip(reads, (300.0, 700.0, 1100.0), strict=True):
+        assert read * 8.0 / 2000 <= 1200 - elapsed
+
+
+def test_a_rate_that_was_settled_is_not_settled_again(tmp_path):
+    """A resumed run has another clock; what was chosen stands in a file."""
+    bench = make_bench(time="20m")
+    first = settle(bench, tmp_path / "recipe.json", 300.0)
+    assert settle(bench, tmp_path / "recipe.json", 1100.0) == first
+    assert Choices.load(tmp_path / "recipe.json") == first
+
+
+@pytest.mark.parametrize("recovery", [{"epochs": 2}, {"texts": 4000}, {"epochs": 1, "texts": 5000}])
+def test_texts_and_epochs_of_the_user_are_left_alone(tmp_path, recovery):
+    bench = make_bench(time="2h", recovery=recovery)
+    planned = plan_schedule(bench, PACE).choices
+    found = settle(bench, tmp_path / "recipe.json", 10.0)
+    assert found == planned.model_copy(update={"learning_rate": 3e-4})
+    for name, value in recovery.items():
+        assert getattr(found, name) == value
+
+
+def test_without_a_limit_only_the_rate_is_settled(tmp_path):
+    bench = make_bench()
+    planned = choose_recipe(RecoveryConfig(), USUAL)
+    assert settle(bench, tmp_path / "recipe.json") == planned.model_copy(update={"learning_rate": 3e-4})
+    none = settle_recipe(plan_schedule(bench, PACE), bench, None, SimpleNamespace(elapsed=1.0), tmp_path / "2.json")  # type: ignore[arg-type]
+    assert none == planned
+
+
+def test_a_short_training_that_took_no_time_divides_nothing(tmp_path):
+    bench = make_bench(time="2h")
+    found = settle(bench, tmp_path / "recipe.json", tournament=make_tournament(seconds=0.0))
+    assert count_read(bench.config.recovery, USUAL, found) > 0
+
+
+def test_short_trainings_are_as_long_when_the_settings_are_run_again(tmp_path):
+    """The time that was left changed the final training, not the tournament before it."""
+    bench = make_bench(time="20m")
+    bench.chosen_recipe = plan_schedule(bench, PACE).choices
+    settled = settle(bench, tmp_path / "recipe.json", 1100.0)
+    assert count_read(bench.config.recovery, USUAL, settled) < count_read(
+        bench.config.recovery, USUAL, bench.chosen_recipe
+    )
+    evaluator: Any = SimpleNamespace(config=bench.config, bench=bench, training=SimpleNamespace(choices=settled))
+    config = settled_config(evaluator)
+    assert config.selection.trial == texts_per_candidate(bench)
+    assert config.time is None
+    assert choose_recipe(config.recovery, USUAL) == settled
+
+
+# A real machine
+
+
+@pytest.fixture(scope="module")
+def bench(model_folder, task_files):
+    raw = {
+        "model": {"source": str(model_folder("bert")), "max_length": 32},
+        "task": {"train": str(task_files.train), "dev": str(task_files.dev)},
+        "selection": {"budget": "2x"},
+    }
+    return prepare(check(raw))
+
+
+def test_measuring_changes_nothing(bench):
+    before = copy.deepcopy(bench.loaded.model.state_dict())
+    pace = measure_pace(bench)
+    assert 0 < pace.forward < pace.train
+    assert pace.train_cut > 0
+    assert all(value.equal(before[name]) for name, value in bench.loaded.model.state_dict().items())
+    assert not bench.loaded.model.training
+    assert all(parameter.grad is None for parameter in bench.loaded.model.parameters())
+
+
+def test_a_schedule_is_measured_once(bench, tmp_path, monkeypatch):
+    path = tmp_path / "schedule.json"
+    first = make_schedule(bench, path)
+    assert Schedule.load(path) == first
+
+    def again(_bench):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(scheduling, "measure_pace", again)
+    assert make_schedule(bench, path) == first
+    assert first.choices == bench.chosen_recipe
+
+
+def test_the_situation_is_that_of_model_and_data(bench):
+    situation = bench.situation
+    assert (situation.hidden_size, situation.labelled, situation.unlabelled) == (32, 120, 0)
+    assert situation.already_trained is False
+    assert 10 < situation.tokens < 30
