@@ -45,7 +45,7 @@ class SelectionConfig(Section):
         ge=20,
         le=10**9,
         description="Texts per short training of the strategy tried; they repeat if there are fewer. By default all "
-        "short trainings together read three quarters of what the final training reads.",
+        "short trainings together read half of what the final training reads.",
     )
     length: Int = Field(default=128, ge=1, le=10**6, description="Tokens per text, for budgets in time or operations.")
     batch_size: Int = Field(default=1, ge=1, le=10**6, description="Texts per batch, for budgets in time.")

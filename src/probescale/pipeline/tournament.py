@@ -28,7 +28,7 @@ CLEARLY_BETTER = 0.9  # share of the loss: short trainings favour high rates, so
 ALLOCATIONS = 3  # that are compared
 FINALISTS = 1  # that are trained for longer, besides the probes' choice
 LONGER = {"rates": 1, "allocations": 2, "rules": 1, "finals": 4, "slow": 4}  # texts, times those of a rule
-COST = 0.75  # of all rounds, as a share of the texts that the final training reads
+COST = 0.5  # of all rounds, as a share of the texts that the final training reads
 MOST_COST_UNITS = 2 + 3 * 2 + 6 + 2 * 4  # texts of all rounds, in those of a rule
 FEWEST_TEXTS = 640  # per candidate: after fewer, nothing can be told
 LEARNED = 0.95  # of a constant predictor's loss: below it, something was learned
@@ -217,7 +217,7 @@ def plan_texts(read: int) -> int:
     """Texts per rule, for a final training that reads this many.
 
     >>> plan_texts(128_000), plan_texts(3000)
-    (4364, 102)
+    (2909, 68)
     """
     return round(COST * read / MOST_COST_UNITS)
 
