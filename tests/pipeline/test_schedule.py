@@ -16,7 +16,7 @@ from probescale.errors import Problems, UserError
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import schedule as scheduling
 from probescale.pipeline.outputs import settled_config
-from probescale.pipeline.run import settle_recipe
+from probescale.pipeline.run import keep_choices, settle_recipe
 from probescale.pipeline.schedule import (
     EFFORTS,
     Pace,
@@ -26,8 +26,11 @@ from probescale.pipeline.schedule import (
     make_schedule,
     measure_pace,
     plan_schedule,
+    refit,
+    scale_probing,
 )
-from probescale.pipeline.tournament import Candidate, Tournament, texts_per_candidate
+from probescale.pipeline.tournament import Candidate, Tournament
+from probescale.pipeline.tournament_size import settle_tournament, texts_per_candidate
 from probescale.pipeline.validate import check
 from probescale.pipeline.workbench import prepare
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
@@ -39,11 +42,16 @@ USUAL = Situation(hidden_size=768, rate_factor=1.0, labelled=3000, unlabelled=60
 PACE = Pace(forward=0.002, train=0.01, train_cut=0.004)
 
 
+class Bench(SimpleNamespace):
+    def with_config(self, config: RunConfig) -> Bench:
+        return Bench(**{**vars(self), "config": config})
+
+
 def make_bench(situation: Situation = USUAL, **changes) -> Any:
     """What a schedule reads of a run, for a model and data of any size."""
     raw: dict[str, Any] = {"model": {"source": "m"}, "task": {"train": "t"}, "selection": {"budget": "5x"}}
     config = RunConfig.model_validate(raw | changes)
-    return SimpleNamespace(
+    return Bench(
         config=config,
         situation=situation,
         loaded=SimpleNamespace(layers=12),
@@ -100,7 +108,6 @@ def test_the_phases_of_a_run():
     assert list(phases) == [
         "probing",
         "training the original",
-        "its answers",
         "tournament",
         "training",
         "comparison",
@@ -118,7 +125,7 @@ def test_the_phases_of_a_run():
     [
         ({"selection": {"k": 2, "strategy": "stitched"}}, {"tournament", "comparison"}),
         ({"recovery": {"epochs": 1, "texts": 100}}, {"tournament", "comparison"}),  # too little to tell anything
-        ({"recovery": {"distil": False}}, {"its answers", "tournament", "comparison"}),
+        ({"recovery": {"distil": False}}, {"comparison"}),
         ({}, {"comparison"}),
     ],
 )
@@ -262,14 +269,23 @@ def make_tournament(seconds: float = 8.0, texts: int = 2000) -> Tournament:
     return Tournament(rates=tuple(tried), rules=tuple(tried), finals=tuple(tried), constant_loss=1.0)
 
 
-def settle(bench: Any, path, elapsed: float = 100.0, tournament: Tournament | None = None) -> Choices:
-    phases: Any = SimpleNamespace(elapsed=elapsed)
-    return settle_recipe(plan_schedule(bench, PACE), bench, tournament or make_tournament(), phases, path)
+class Clock(SimpleNamespace):
+    """Phases of a run that took as long as planned, or `slower` times as long."""
+
+    @classmethod
+    def after(cls, schedule: Schedule, elapsed: float) -> Any:
+        return cls(took=schedule.seconds.copy(), elapsed=elapsed)
 
 
-def test_the_final_training_takes_the_best_rate_and_the_time_that_is_left(tmp_path):
+def settle(bench: Any, elapsed: float = 100.0, tournament: Tournament | None = None) -> Choices:
+    schedule = plan_schedule(bench, PACE)
+    bench.chosen_recipe = schedule.choices
+    return settle_recipe(schedule, bench, tournament or make_tournament(), Clock.after(schedule, elapsed))
+
+
+def test_the_final_training_takes_the_best_rate_and_the_time_that_is_left():
     bench = make_bench(time="20m")
-    found = [settle(bench, tmp_path / f"{elapsed}.json", elapsed) for elapsed in (300.0, 700.0, 1100.0)]
+    found = [settle(bench, elapsed) for elapsed in (300.0, 700.0, 1100.0)]
     assert {choices.learning_rate for choices in found} == {3e-4}
     reads = [count_read(bench.config.recovery, USUAL, choices) for choices in found]
     assert reads[0] > reads[1] > reads[2] >= USUAL.labelled
@@ -277,49 +293,78 @@ def test_the_final_training_takes_the_best_rate_and_the_time_that_is_left(tmp_pa
         assert read * 8.0 / 2000 <= 1200 - elapsed
 
 
-def test_a_rate_that_was_settled_is_not_settled_again(tmp_path):
+def test_what_was_chosen_by_the_clock_is_not_chosen_again(tmp_path):
     """A resumed run has another clock; what was chosen stands in a file."""
     bench = make_bench(time="20m")
-    first = settle(bench, tmp_path / "recipe.json", 300.0)
-    assert settle(bench, tmp_path / "recipe.json", 1100.0) == first
+    first = keep_choices(tmp_path / "recipe.json", lambda: settle(bench, 300.0))
+    assert keep_choices(tmp_path / "recipe.json", lambda: settle(bench, 1100.0)) == first
     assert Choices.load(tmp_path / "recipe.json") == first
 
 
 @pytest.mark.parametrize("recovery", [{"epochs": 2}, {"texts": 4000}, {"epochs": 1, "texts": 5000}])
-def test_texts_and_epochs_of_the_user_are_left_alone(tmp_path, recovery):
+def test_texts_and_epochs_of_the_user_are_left_alone(recovery):
     bench = make_bench(time="2h", recovery=recovery)
     planned = plan_schedule(bench, PACE).choices
-    found = settle(bench, tmp_path / "recipe.json", 10.0)
+    found = settle(bench, 10.0)
     assert found == planned.model_copy(update={"learning_rate": 3e-4})
     for name, value in recovery.items():
         assert getattr(found, name) == value
 
 
-def test_without_a_limit_only_the_rate_is_settled(tmp_path):
+def test_without_a_limit_only_the_rate_is_settled():
     bench = make_bench()
     planned = choose_recipe(RecoveryConfig(), USUAL)
-    assert settle(bench, tmp_path / "recipe.json") == planned.model_copy(update={"learning_rate": 3e-4})
-    none = settle_recipe(plan_schedule(bench, PACE), bench, None, SimpleNamespace(elapsed=1.0), tmp_path / "2.json")  # type: ignore[arg-type]
-    assert none == planned
+    assert settle(bench) == planned.model_copy(update={"learning_rate": 3e-4})
+    schedule = plan_schedule(bench, PACE)
+    assert settle_recipe(schedule, bench, None, Clock.after(schedule, 1.0)) == planned
 
 
-def test_a_short_training_that_took_no_time_divides_nothing(tmp_path):
+@pytest.mark.parametrize("strategy", ["tried", "stitched"])
+def test_what_took_longer_than_planned_leaves_less_to_train(strategy):
+    """Also without a tournament, whose short trainings tell how fast a cut model learns here."""
+    bench = make_bench(time="20m", selection={"budget": "5x", "strategy": strategy})
+    schedule = plan_schedule(bench, PACE)
+    bench.chosen_recipe = schedule.choices
+    done = {name: schedule.seconds[name] for name in ("probing", "training the original")}
+    planned, reads = sum(done.values()), []
+    for slower in (1.0, 1.5, 2.0):
+        clock: Any = Clock(took=done, elapsed=slower * planned)
+        choices = refit(schedule, bench, clock)
+        reads.append(count_read(bench.config.recovery, USUAL, choices))
+        after = reads[-1] * slower * PACE.train_cut * (1.5 if strategy == "tried" else 1.0)
+        assert slower * planned + after + slower * schedule.seconds["evaluation"] <= 1.01 * 1200
+    assert reads[0] > reads[1] > reads[2]
+    assert reads[0] == pytest.approx(count_read(bench.config.recovery, USUAL, schedule.choices), rel=0.1), "as planned"
+
+
+def test_with_little_time_fewer_examples_are_probed():
+    config = make_bench().config
+    usual, quick = (scale_probing(config, 3000, effort) for effort in (1.0, 0.1))
+    assert usual == config
+    assert (quick.probing.max_examples, quick.selection.sample) == (949, 316)
+    least = scale_probing(config, 100, 0.05)
+    assert (least.probing.max_examples, least.selection.sample) == (500, 200), "of 100 rows, all"
+    short, long = (plan_schedule(make_bench(time=time), PACE) for time in ("4m", "2h"))
+    assert short.probed < long.probed == config.probing.max_examples
+    assert short.seconds["probing"] < long.seconds["probing"]
+
+
+def test_a_short_training_that_took_no_time_divides_nothing():
     bench = make_bench(time="2h")
-    found = settle(bench, tmp_path / "recipe.json", tournament=make_tournament(seconds=0.0))
+    found = settle(bench, tournament=make_tournament(seconds=0.0))
     assert count_read(bench.config.recovery, USUAL, found) > 0
 
 
-def test_short_trainings_are_as_long_when_the_settings_are_run_again(tmp_path):
+def test_short_trainings_are_as_long_when_the_settings_are_run_again():
     """The time that was left changed the final training, not the tournament before it."""
     bench = make_bench(time="20m")
     bench.chosen_recipe = plan_schedule(bench, PACE).choices
-    settled = settle(bench, tmp_path / "recipe.json", 1100.0)
-    assert count_read(bench.config.recovery, USUAL, settled) < count_read(
-        bench.config.recovery, USUAL, bench.chosen_recipe
-    )
-    evaluator: Any = SimpleNamespace(config=bench.config, bench=bench, training=SimpleNamespace(choices=settled))
+    texts, bench = texts_per_candidate(bench), settle_tournament(bench)
+    settled = settle(bench, 1100.0)
+    assert count_read(bench.config.recovery, USUAL, settled) < 50_000
+    evaluator: Any = SimpleNamespace(config=bench.config, training=SimpleNamespace(choices=settled))
     config = settled_config(evaluator)
-    assert config.selection.trial == texts_per_candidate(bench)
+    assert config.selection.trial == texts
     assert config.time is None
     assert choose_recipe(config.recovery, USUAL) == settled
 

@@ -17,17 +17,13 @@ from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.schedule import Schedule
 from probescale.pipeline.smallest import smallest
-from probescale.pipeline.tournament import (
-    ALLOCATIONS,
-    CLEARLY_BETTER,
-    FINALISTS,
-    LONGER,
-    RATES,
-    RULES,
-    Candidate,
-    Tournament,
+from probescale.pipeline.tournament import CLEARLY_BETTER, RULES, Candidate, Tournament, run_tournament
+from probescale.pipeline.tournament_size import (
+    FULL,
+    SMALL,
+    TournamentSize,
+    choose_size,
     has_tournament,
-    run_tournament,
     texts_per_candidate,
 )
 from probescale.pipeline.training import Training
@@ -65,7 +61,8 @@ def tried(model_folder, task_files, tmp_path_factory):
 def timeless(tournament: Tournament) -> Tournament:
     """The same without what a clock measured."""
     rounds = {
-        name: tuple(one.model_copy(update={"seconds": 0.0}) for one in getattr(tournament, name)) for name in LONGER
+        name: tuple(one.model_copy(update={"seconds": 0.0}) for one in getattr(tournament, name))
+        for name in FULL.longer
     }
     return tournament.model_copy(update=rounds)
 
@@ -77,13 +74,13 @@ def test_the_candidate_that_learns_most_is_kept(tried):
     assert trials.winner.loss == min(one.loss for one in trials.finals) < trials.constant_loss
     assert trials.finals[0].kept == trials.rules[0].kept, "what probes propose is always a finalist"
     assert trials.finals[1].kept == min(trials.rules[1:], key=lambda one: one.loss).kept
-    assert len(trials.finals) == 1 + FINALISTS
+    assert len(trials.finals) == 1 + FULL.finalists
     for attempts in (trials.allocations, trials.rules, trials.finals):
         assert trials.has_learned(attempts)
         assert len({(str(one.shrink), one.kept) for one in attempts}) == len(attempts) > 1
     assert {str(one.shrink) for one in trials.rules} == {str(trials.rank(trials.allocations)[0].shrink)}
-    assert len(trials.allocations) <= ALLOCATIONS
-    for name, longer in LONGER.items():
+    assert len(trials.allocations) <= FULL.allocations
+    for name, longer in FULL.longer.items():
         assert {one.texts for one in getattr(trials, name)} == ({longer * TEXTS} if name != "slow" else set())
     assert result.subnetwork.kept == trials.winner.kept
     assert result.subnetwork.params <= 0.45 * result.original.params
@@ -96,7 +93,9 @@ def test_the_learning_rate_is_chosen_first_and_used_ever_after(tried):
     out, result = tried
     trials = Tournament.load(out / "tournament.json")
     usual = Schedule.load(out / "schedule.json").choices.learning_rate
-    assert [one.learning_rate for one in trials.rates] == pytest.approx([factor * usual for factor in RATES], rel=0.02)
+    assert [one.learning_rate for one in trials.rates] == pytest.approx(
+        [factor * usual for factor in FULL.rates], rel=0.02
+    )
     assert len({(str(one.shrink), one.kept, one.texts) for one in trials.rates}) == 1, "nothing else differs"
     assert trials.learning_rate in [one.learning_rate for one in trials.rates]
     later = (*trials.allocations, *trials.rules, *trials.finals)
@@ -207,7 +206,7 @@ def test_fast_learners_are_trained_longer(tmp_path):
 
 def test_where_nothing_learns_allocations_are_trained_for_longer_instead_of_rules(tmp_path):
     found, track, _ = play(tmp_path, lambda kept, *_: 1.99 - 0.01 * len(kept), learning_rate=1e-4)
-    assert [one.texts for one in found.slow] == [LONGER["slow"] * track.unit] * 2
+    assert [one.texts for one in found.slow] == [FULL.longer["slow"] * track.unit] * 2
     assert found.rules == ()
     assert found.finals == (found.slow[0],), "the first is the probes' choice"
     assert found.winner.shrink == WIDE
@@ -225,7 +224,7 @@ def test_slow_learners_choose_the_allocation(tmp_path):
     assert {rate for *_, rate in track.asked[3:]} == {track.choices.learning_rate}
 
 
-@pytest.mark.parametrize("best", RATES)
+@pytest.mark.parametrize("best", FULL.rates)
 def test_what_was_trained_in_one_round_is_not_trained_in_the_next(tmp_path, best):
     """With the best rate and allocation of the first round, the probes' choice is known already."""
 
@@ -243,10 +242,27 @@ def test_what_was_trained_in_one_round_is_not_trained_in_the_next(tmp_path, best
     assert found.seconds == pytest.approx(sum(texts for *_, texts, _ in track.asked) / 1000, abs=1)
 
 
+def test_before_a_short_training_allocations_and_two_rules_are_compared(tmp_path):
+    """Nothing is trained twice: three short trainings, all of the same length and rate."""
+    found, track, again = play(
+        tmp_path, lambda kept, *_: 0.5 + 0.1 * len(kept) - 0.3 * (2 in kept), epochs=1, texts=10_000
+    )
+    assert [(shrink, kept) for shrink, kept, *_ in track.asked] == [
+        (WIDE, (1,)),
+        (NARROW, (1, 2, 3)),
+        (NARROW, (1, 3, 5)),
+    ]
+    assert {texts for *_, texts, _ in track.asked} == {SMALL.texts(10_000)}
+    assert found.rates == ()
+    assert found.learning_rate is None, "the usual one"
+    assert (found.winner.shrink, found.winner.kept) == (NARROW, (1, 2, 3))
+    assert (again(), len(track.asked)) == (found, 3)
+
+
 # The cost: all rounds together read fewer texts than the final training
 
 
-def texts_of_all_rounds(unit: int, inputs: int) -> int:
+def texts_of_all_rounds(size: TournamentSize, unit: int, inputs: int) -> int:
     """The most that is read: every rate, allocation, rule and finalist is another training.
 
     A short training learns from what is not held out; it repeats these texts as often as comes nearest.
@@ -256,9 +272,11 @@ def texts_of_all_rounds(unit: int, inputs: int) -> int:
     def read(texts: int) -> int:
         return min(texts, used) * max(round(texts / min(texts, used)), 1)
 
-    usual = len(RATES) * read(unit) + ALLOCATIONS * read(2 * unit) + len(RULES) * read(unit)
-    usual += (1 + FINALISTS) * read(4 * unit)
-    slow = len(RATES) * read(unit) + ALLOCATIONS * (read(2 * unit) + read(4 * unit))
+    if size is SMALL:  # the first rule is that of the allocations, and finals are the same trainings again
+        return (size.allocations + size.rules - 1) * read(unit)
+    usual = len(size.rates) * read(unit) + size.allocations * read(2 * unit) + len(RULES) * read(unit)
+    usual += (1 + size.finalists) * read(4 * unit)
+    slow = len(size.rates) * read(unit) + size.allocations * (read(2 * unit) + read(4 * unit))
     return max(usual, slow)
 
 
@@ -290,13 +308,15 @@ def test_the_tournament_reads_fewer_texts_than_the_final_training(labelled, unla
         chosen_recipe=choices,
         strategy=STRATEGIES["tried"],
     )
-    if has_tournament(bench, read):
+    size = choose_size(bench, read)
+    assert has_tournament(bench, read) == (size is not None)
+    if size:
         inputs = count_available(config, situation, choices.augment)
         if choices.texts is not None:  # no others are answered by the teacher
             inputs = min(inputs, max(choices.texts, labelled + 1))
-        assert texts_of_all_rounds(texts_per_candidate(bench), inputs) < read
+        assert texts_of_all_rounds(size, texts_per_candidate(bench), inputs) < read
     else:
-        assert read < 20_000
+        assert read < 8_000
 
 
 @pytest.mark.slow

@@ -81,6 +81,12 @@ class Evaluator:
         other.training, other.held = self.training.with_choices(choices), None
         return other
 
+    def with_bench(self, bench: Workbench) -> Evaluator:
+        """The same with what was settled since: the recipe, and the texts of a short training."""
+        other = self.with_choices(bench.chosen_recipe)
+        other.bench, other.config = bench, bench.config
+        return other
+
     def evaluate_original(self) -> EvaluatedModel:
         """Fine-tune and evaluate the original; its answers are recorded where it teaches."""
         return self.evaluate(ORIGINAL, tuple(self.parameters.all_layers), None)

@@ -8,7 +8,6 @@ import numpy as np
 
 from probescale.config import RunConfig
 from probescale.pipeline.evaluation import Evaluator
-from probescale.pipeline.tournament import texts_per_candidate
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.predictions import write_predictions_csv
 from probescale.recovery.regressions import find_regressions
@@ -59,12 +58,9 @@ def write_outputs(
 
 def settled_config(evaluator: Evaluator) -> RunConfig:
     """The configuration with everything that was chosen as plain settings: running it repeats the run."""
-    config, training = evaluator.config, evaluator.training
-    selection = config.selection
-    if evaluator.bench.strategy.reads == "tournament":
-        selection = selection.model_copy(update={"trial": texts_per_candidate(evaluator.bench)})
-    settled = {"recovery": training.choices.fill_in(config.recovery), "selection": selection, "time": None}
-    return config.model_copy(update=settled)
+    config = evaluator.config
+    recovery = evaluator.training.choices.fill_in(config.recovery)
+    return config.model_copy(update={"recovery": recovery, "time": None})
 
 
 def _result(

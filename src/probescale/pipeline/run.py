@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +14,9 @@ from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.evidence import best_task_probe, probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
-from probescale.pipeline.schedule import Schedule, fit_into, make_schedule, show_schedule
-from probescale.pipeline.tournament import Tournament, run_tournament, without_pointless_tournament
+from probescale.pipeline.schedule import Schedule, make_schedule, refit, set_examples, show_schedule
+from probescale.pipeline.tournament import Tournament, run_tournament
+from probescale.pipeline.tournament_size import settle_tournament, without_pointless_tournament
 from probescale.pipeline.workbench import Workbench, prepare
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.recipe import Choices
@@ -37,10 +38,11 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, shared: 
     with work_folder(out, config, bench.provenance) as work, report_shortage(work):
         bench = bench.with_costs(work / "costs.json")
         bench.check_budget()  # before any work
-        schedule = make_schedule(bench, (shared or work) / "schedule.json")
+        schedule = make_schedule(bench, work / "schedule.json", shared and shared / "schedule.json")
         show_schedule(schedule)
         phases = Phases(schedule.seconds)
         with phases.shown():
+            bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
             bench = without_pointless_tournament(bench.with_recipe(schedule.choices))
             return _run(bench, schedule, phases, work, shared)
 
@@ -56,13 +58,16 @@ def _run(bench: Workbench, schedule: Schedule, phases: Phases, work: Path, share
     with phases.phase("training the original"):
         evaluator.training.best_probe = best_task_probe(bench, scores)
         original = evaluator.evaluate_original()
-    tournament = None
+    planned = keep_choices(work / "planned_recipe.json", lambda: refit(schedule, bench, phases))
+    bench, tournament = settle_tournament(bench.with_recipe(planned)), None
+    evaluator = evaluator.with_bench(bench)
     if bench.strategy.reads == "tournament":
         with phases.phase("tournament"):
             evidence = Evidence.from_scores(scores)
             tournament = run_tournament(bench, evaluator, shrinks, evidence, work / "tournament.json")
             evaluator = evaluator.with_shrink(tournament.winner.shrink)
-    evaluator = evaluator.with_choices(settle_recipe(schedule, bench, tournament, phases, work / "recipe.json"))
+    recipe = keep_choices(work / "recipe.json", lambda: settle_recipe(schedule, bench, tournament, phases))
+    evaluator = evaluator.with_choices(recipe)
     chosen, *others = select_all(bench, scores, evaluator.shrink, tournament)
     with phases.phase("training"):
         subnetwork = evaluator.evaluate(chosen.strategy, chosen.kept, original, hold=lambda _: True)
@@ -77,24 +82,21 @@ def _run(bench: Workbench, schedule: Schedule, phases: Phases, work: Path, share
         return write_outputs(evaluator, scores, chosen, models, alternatives)
 
 
-def settle_recipe(
-    schedule: Schedule, bench: Workbench, tournament: Tournament | None, phases: Phases, path: Path
-) -> Choices:
+def keep_choices(path: Path, choose: Callable[[], Choices]) -> Choices:
+    """What was chosen by the clock, kept in a file: a resumed run trains with the same recipe."""
+    if not path.exists():
+        choose().save(path)
+    return Choices.load(path)
+
+
+def settle_recipe(schedule: Schedule, bench: Workbench, tournament: Tournament | None, phases: Phases) -> Choices:
     """The recipe of the final training: the best learning rate, and as many texts as the time that is left allows."""
-    if path.exists():
-        return Choices.load(path)
-    choices = schedule.choices
-    if tournament and tournament.learning_rate:
-        choices = choices.model_copy(update={"learning_rate": tournament.learning_rate})
-    settings = bench.config.recovery
-    if schedule.limit is not None and tournament and settings.epochs == settings.texts == "auto":
-        after = schedule.seconds["evaluation"]
-        trainings = 1 + len(bench.config.compare)
-        left = max(schedule.limit - phases.elapsed - after, 1.0) / trainings
-        per_text = max(tournament.winner.seconds, 0.1) / tournament.winner.texts  # seconds are kept to tenths
-        choices = fit_into(choices, settings, bench.situation, left, per_text)
-    choices.save(path)
-    return choices
+    if tournament is None:
+        return refit(schedule, bench, phases)
+    winner = tournament.winner
+    choices = refit(schedule, bench, phases, per_text=max(winner.seconds, 0.1) / winner.texts)
+    rate = tournament.learning_rate
+    return choices.model_copy(update={"learning_rate": rate}) if rate else choices
 
 
 def select_all(

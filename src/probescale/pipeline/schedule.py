@@ -10,25 +10,29 @@ from typing import NamedTuple
 
 import torch
 
-from probescale.config import RecoveryConfig
+from probescale.config import RecoveryConfig, RunConfig
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.models.surgery import keep_layers
-from probescale.pipeline.tournament import COST, has_tournament
+from probescale.pipeline.tournament_size import COST, has_tournament
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.alternatives.frozen_encoder import MOST_TEXTS
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
 from probescale.recovery.inputs import build_inputs, select_model_fields
 from probescale.recovery.recipe import Choices
 from probescale.utils.files import Record
-from probescale.utils.progress import console, format_duration, parse_time, spinner
+from probescale.utils.progress import Phases, console, format_duration, parse_time, spinner
 
 BATCH, BATCHES, WARM_UP = 16, 4, 1  # of the measurement
 SHARE_OF_LAYERS = 0.75  # of a cut model's parameters: the rest are its embeddings
 FIXED_SECONDS = 20.0  # reading, cutting, proving and writing
 PROBE_SECONDS = 0.5  # to fit the probes of one layer, controls included
 ALLOCATIONS_PROBED = 10  # passes of the sample through half of the layers, to share the budget out
+FEWEST_PROBED, FEWEST_SAMPLE = 500, 200  # examples, where there is little time
 EFFORTS = (0.05, 3.0)  # least and most that is trained, in comparison with the usual amount
+
+
+MOST_SLOWER = 3.0  # times; a machine whose pace changes more is not planned for
 
 
 class Pace(NamedTuple):
@@ -43,6 +47,8 @@ class Schedule(Record):
     """The chosen recipe, and how long each phase should take. Saved as schedule.json."""
 
     choices: Choices
+    probed: int  # largest number of examples per probe
+    sample: int  # largest number of examples with which subnetworks are probed
     seconds: dict[str, float]  # by phase, in the order of the work
     pace: Pace
     usual_seconds: float  # what the usual amount of training would take
@@ -66,11 +72,19 @@ class Schedule(Record):
         return lines
 
 
-def make_schedule(bench: Workbench, path: Path | None = None) -> Schedule:
-    """Measure this machine, and choose how much to train. Kept in a file, as times differ when measured again."""
+def make_schedule(bench: Workbench, path: Path | None = None, shared: Path | None = None) -> Schedule:
+    """Measure this machine, and choose how much to train. Kept in a file, as times differ when measured again.
+
+    `shared`: the file of runs that share the original. Where time is limited, they share the whole recipe; else each
+    size has its own, by the same measurement.
+    """
     if path and path.exists():
         return Schedule.load(path)
-    schedule = plan_schedule(bench, measure_pace(bench))
+    common = Schedule.load(shared) if shared else None
+    if common and common.limit is not None:
+        schedule = common
+    else:
+        schedule = plan_schedule(bench, common.pace if common else measure_pace(bench))
     if path:
         schedule.save(path)
     return schedule
@@ -81,25 +95,51 @@ def plan_schedule(bench: Workbench, pace: Pace) -> Schedule:
     settings, situation = bench.config.recovery, bench.situation
     limit = parse_time(bench.config.time) if bench.config.time else None
 
-    def plan(effort: float) -> tuple[Choices, dict[str, float]]:
-        choices = choose_recipe(settings, situation, effort)
-        return choices, estimate_phases(bench, choices, pace)
+    def plan(effort: float) -> dict[str, float]:
+        lighter = bench.with_config(scale_probing(bench.config, situation.labelled, effort))
+        return estimate_phases(lighter, choose_recipe(settings, situation, effort), pace)
 
-    usual_choices, usual = plan(1.0)
-    choices, seconds = usual_choices, usual
+    effort, usual = 1.0, plan(1.0)
     if limit is not None:
         least, most = EFFORTS
-        shortest = sum(plan(least)[1].values())
+        shortest = sum(plan(least).values())
         if shortest > limit:
             raise UserError(
                 f"{bench.config.time} is too short: the least that makes sense takes about {format_duration(shortest)}",
                 field="time",
                 hint="allow more time, or give fewer rows (task.max_train)",
             )
-        choices, seconds = plan(_largest(lambda effort: sum(plan(effort)[1].values()) <= limit, least, most))
-    rounded = {name: round(value, 1) for name, value in seconds.items()}
-    total = sum(usual.values())
-    return Schedule(choices=choices, seconds=rounded, pace=pace, usual_seconds=round(total, 1), limit=limit)
+        effort = _largest(lambda effort: sum(plan(effort).values()) <= limit, least, most)
+    config = scale_probing(bench.config, situation.labelled, effort)
+    return Schedule(
+        choices=choose_recipe(settings, situation, effort),
+        probed=config.probing.max_examples,
+        sample=config.selection.sample,
+        seconds={name: round(value, 1) for name, value in plan(effort).items()},
+        pace=pace,
+        usual_seconds=round(sum(usual.values()), 1),
+        limit=limit,
+    )
+
+
+def scale_probing(config: RunConfig, rows: int, effort: float) -> RunConfig:
+    """The same with fewer examples to probe, where there is little time for everything."""
+    share = min(effort, 1.0) ** 0.5  # half of the examples tell nearly as much
+    probed, sample = config.probing.max_examples, config.selection.sample
+    return set_examples(
+        config,
+        min(probed, max(round(share * min(probed, rows)), FEWEST_PROBED)) if share < 1 else probed,
+        min(sample, max(round(share * min(sample, rows)), FEWEST_SAMPLE)) if share < 1 else sample,
+    )
+
+
+def set_examples(config: RunConfig, probed: int, sample: int) -> RunConfig:
+    """The configuration with other numbers of examples to probe."""
+    parts = {
+        "probing": config.probing.model_copy(update={"max_examples": probed}),
+        "selection": config.selection.model_copy(update={"sample": sample}),
+    }
+    return config.model_copy(update=parts)
 
 
 def estimate_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str, float]:
@@ -116,7 +156,7 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str,
     }
     if config.recovery.distil:
         answered = count_available(config.recovery, situation, choices.augment)
-        phases["its answers"] = min(answered, choices.texts or answered) * pace.forward
+        phases["training the original"] += min(answered, choices.texts or answered) * pace.forward
     if has_tournament(bench, read):
         phases["tournament"] = COST * final
     phases["training"] = final
@@ -126,6 +166,26 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str,
         count_available(config.recovery, situation, choices.augment) - rows, MOST_TEXTS
     )
     return phases | {"evaluation": FIXED_SECONDS + (encoded + 2 * dev) * pace.forward}
+
+
+def refit(schedule: Schedule, bench: Workbench, phases: Phases, per_text: float | None = None) -> Choices:
+    """The recipe with as many texts as the time that is left allows; where no time was given, as it was planned.
+
+    `per_text`: seconds of a training step per text; by default as measured before the work, corrected by how much
+    longer or shorter than planned everything has taken so far.
+    """
+    settings, choices = bench.config.recovery, bench.chosen_recipe
+    if schedule.limit is None or not settings.epochs == settings.texts == "auto":
+        return choices
+    expected = sum(schedule.seconds.get(name, 0.0) for name in phases.took)
+    slower = min(max(phases.elapsed / max(expected, 1.0), 1 / MOST_SLOWER), MOST_SLOWER)
+    left = schedule.limit - phases.elapsed - slower * schedule.seconds["evaluation"]
+    trainings = 1 + len(bench.config.compare)
+    if bench.strategy.reads == "tournament" and "tournament" not in phases.took:
+        trainings += COST
+    return fit_into(
+        choices, settings, bench.situation, max(left, 1.0) / trainings, per_text or slower * schedule.pace.train_cut
+    )
 
 
 def fit_into(

@@ -4,36 +4,25 @@ Four rounds, each with what the round before decided: learning rates; allocation
 with larger or smaller other parts); the rules that choose layers; and the finals. What learns fast does not always end
 best, so allocations and finalists are trained for longer. All rounds together read fewer texts than the final training.
 Where nothing learns anything in so short a time, allocations are trained for longer instead, and the probes' choice of
-layers wins.
+layers wins. Before a short final training, only allocations and two rules are compared (tournament_size.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset, format_layers
 from probescale.pipeline.evaluation import Evaluator
+from probescale.pipeline.tournament_size import FULL, Round, choose_size, count_planned, texts_per_candidate
 from probescale.pipeline.workbench import Workbench
-from probescale.recovery.automatic import count_read
 from probescale.selection.evidence import Evidence
 from probescale.utils.files import Record
-from probescale.utils.progress import console
 
-RULES = ("stitched", "bottom_k", "uniform_k", "alternate", "marginal", "block_influence", "contiguous")
-RATES = (0.4, 1.0, 2.5)  # times the usual learning rate
+RULES = ("stitched", "uniform_k", "bottom_k", "alternate", "marginal", "block_influence", "contiguous")
 CLEARLY_BETTER = 0.9  # share of the loss: short trainings favour high rates, so a higher one has to be far better
-ALLOCATIONS = 3  # that are compared
-FINALISTS = 1  # that are trained for longer, besides the probes' choice
-LONGER = {"rates": 1, "allocations": 2, "rules": 1, "finals": 4, "slow": 4}  # texts, times those of a rule
-COST = 0.5  # of all rounds, as a share of the texts that the final training reads
-MOST_COST_UNITS = 2 + 3 * 2 + 6 + 2 * 4  # texts of all rounds, in those of a rule
-FEWEST_TEXTS = 640  # per candidate: after fewer, nothing can be told
 LEARNED = 0.95  # of a constant predictor's loss: below it, something was learned
-
-Round = Literal["rates", "allocations", "rules", "finals", "slow"]
 
 
 class Candidate(Record):
@@ -141,27 +130,27 @@ class _Rounds:
     def __init__(self, bench: Workbench, evaluator: Evaluator, evidence: Evidence, path: Path) -> None:
         self.bench, self.evaluator, self.evidence, self.path = bench, evaluator, evidence, path
         self.state = Tournament.load(path) if path.exists() else Tournament()
-        self.texts = texts_per_candidate(bench)
+        self.texts, self.size = texts_per_candidate(bench), choose_size(bench, count_planned(bench)) or FULL
         self.rate = evaluator.training.choices.learning_rate
 
     def play(self, shrinks: Sequence[ShrinkPlan]) -> Tournament:
-        rules = [rule for rule in RULES if self._propose(rule, shrinks[0])]
+        rules = [rule for rule in RULES if self._propose(rule, shrinks[0])][: self.size.rules]
         if self.evaluator.config.recovery.learning_rate == "auto":
             self._compare_rates(shrinks[0], rules[0])
-        best = self._best_allocation(shrinks[:ALLOCATIONS], rules[0])
+        best = self._best_allocation(shrinks[: self.size.allocations], rules[0])
         if self.state.slow:  # nothing learns fast enough to compare rules
-            self._train("finals", best, rules[0], LONGER["slow"])
+            self._train("finals", best, rules[0], self.size.longer["slow"])
             return self.state
         for rule in rules:
             self._train("rules", best, rule)
         probes_choice, *others = self.state.rules
-        for candidate in [probes_choice, *sorted(others, key=lambda each: each.loss)[:FINALISTS]]:
+        for candidate in [probes_choice, *sorted(others, key=lambda each: each.loss)[: self.size.finalists]]:
             self._train("finals", best, candidate.rule)
         return self.state
 
     def _compare_rates(self, shrink: ShrinkPlan, rule: str) -> None:
         usual = self.rate
-        for factor in RATES:
+        for factor in self.size.rates:
             self.rate = float(f"{factor * usual:.1e}")
             self._train("rates", shrink, rule)
         self.rate = self.state.learning_rate or usual
@@ -184,7 +173,7 @@ class _Rounds:
         kept, done, texts = (
             self._propose(rule, shrink),
             getattr(self.state, part),
-            self.texts * (longer or LONGER[part]),
+            self.texts * (longer or self.size.longer[part]),
         )
         if kept is None or (shrink, kept, self.rate) in [(one.shrink, one.kept, one.learning_rate) for one in done]:
             return
@@ -205,37 +194,3 @@ class _Rounds:
         update = {part: (*done, candidate), "constant_loss": round(constant, 6)}
         self.state = self.state.model_copy(update=update)
         self.state.save(self.path)
-
-
-def texts_per_candidate(bench: Workbench) -> int:
-    """How many texts a rule's proposal reads: all rounds together cost less than the planned final training."""
-    planned = count_read(bench.config.recovery, bench.situation, bench.chosen_recipe)
-    return bench.config.selection.trial or plan_texts(planned)
-
-
-def plan_texts(read: int) -> int:
-    """Texts per rule, for a final training that reads this many.
-
-    >>> plan_texts(128_000), plan_texts(3000)
-    (2909, 68)
-    """
-    return round(COST * read / MOST_COST_UNITS)
-
-
-def has_tournament(bench: Workbench, read: int) -> bool:
-    """Whether candidates are trained before a final training that reads this many texts: after too few of them, short
-    trainings tell nothing."""
-    enough = bench.config.selection.trial is not None or plan_texts(read) >= FEWEST_TEXTS
-    return bench.strategy.reads == "tournament" and enough
-
-
-def without_pointless_tournament(bench: Workbench) -> Workbench:
-    """The same run, with probes choosing the layers where a tournament would tell nothing."""
-    config = bench.config
-    read = count_read(config.recovery, bench.situation, bench.chosen_recipe)
-    if bench.strategy.reads != "tournament" or has_tournament(bench, read):
-        return bench
-    strategy = "stitched" if bench.structure.gap == 1 else "marginal"
-    console.print(f"too little is trained for short trainings to tell anything: probes choose the layers ({strategy})")
-    selection = config.selection.model_copy(update={"strategy": strategy})
-    return bench.with_config(config.model_copy(update={"selection": selection}))

@@ -41,6 +41,7 @@ from probescale.tasks.unlabelled import joined, load_unlabelled
 from probescale.utils.files import write_json
 from probescale.utils.progress import console
 
+USUAL_TIMES_SMALLER = 5.0
 COUNTED_TEXTS = 500  # whose tokens are counted, to know how long texts are
 
 
@@ -74,7 +75,15 @@ class Workbench:
             unlabelled=len(self.task.unlabelled or ()),
             tokens=float(lengths.mean()),
             already_trained=self.loaded.head_is_trained,
+            times_smaller=self.times_smaller,
         )
+
+    @property
+    def times_smaller(self) -> float:
+        """How many times fewer parameters the budget allows; for budgets in other units, about what is usual."""
+        total = self.shrinker.original.total
+        limits = [limit.most(total) for limit in self.budget.limits if limit.unit == "parameters"]
+        return total / max(min(limits), 1) if limits else USUAL_TIMES_SMALLER
 
     @cached_property
     def shrinks(self) -> list[ShrinkPlan]:

@@ -1,0 +1,107 @@
+"""How large a tournament is: its rounds and the texts of a short training, by what the final training reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from probescale.pipeline.workbench import Workbench
+from probescale.recovery.automatic import count_read
+from probescale.utils.progress import console
+
+COST = 0.5  # of all rounds, as a share of the texts that the final training reads
+LEAST_TRIAL = 20  # texts, the least that selection.trial allows
+
+Round = Literal["rates", "allocations", "rules", "finals", "slow"]
+
+
+@dataclass(frozen=True)
+class TournamentSize:
+    """What is compared, and for how long. A unit is the texts that a rule's proposal reads."""
+
+    rates: tuple[float, ...]  # learning rates, times the usual one
+    allocations: int  # that are compared
+    rules: int  # that are compared
+    finalists: int  # that are trained for longer, besides the probes' choice
+    longer: Mapping[Round, int]  # units that a candidate of each round reads
+    units: int  # at most, of all rounds together
+    fewest: int  # texts of a unit: after fewer, nothing can be told
+
+    def texts(self, read: int) -> int:
+        """The texts of a unit, before a final training that reads this many.
+
+        >>> FULL.texts(128_000), SMALL.texts(10_000)
+        (2909, 1250)
+        """
+        return round(COST * read / self.units)
+
+
+FULL = TournamentSize(
+    rates=(0.4, 1.0, 2.5),
+    allocations=3,
+    rules=7,
+    finalists=1,
+    longer={"rates": 1, "allocations": 2, "rules": 1, "finals": 4, "slow": 4},
+    units=2 + 3 * 2 + 6 + 2 * 4,
+    fewest=640,
+)
+# Where little is trained, sharing the budget out matters most: few wide layers learn faster than many narrow ones.
+SMALL = TournamentSize(
+    rates=(),
+    allocations=3,
+    rules=2,
+    finalists=1,
+    longer={"rates": 1, "allocations": 1, "rules": 1, "finals": 1, "slow": 1},
+    units=3 + 1,
+    fewest=960,
+)
+
+
+def choose_size(bench: Workbench, read: int) -> TournamentSize | None:
+    """The largest tournament that tells something before a final training that reads this many texts; None: none does.
+
+    Where the user gives the texts of a short training, there is always one.
+    """
+    fitting = [size for size in (FULL, SMALL) if size.texts(read) >= size.fewest]
+    if fitting:
+        return fitting[0]
+    return FULL if bench.config.selection.trial is not None else None
+
+
+def has_tournament(bench: Workbench, read: int) -> bool:
+    """Whether candidates are trained before a final training that reads this many texts."""
+    return bench.strategy.reads == "tournament" and choose_size(bench, read) is not None
+
+
+def count_planned(bench: Workbench) -> int:
+    """Texts that the final training is planned to read."""
+    return count_read(bench.config.recovery, bench.situation, bench.chosen_recipe)
+
+
+def texts_per_candidate(bench: Workbench) -> int:
+    """How many texts a rule's proposal reads: all rounds together cost less than the planned final training."""
+    planned = count_planned(bench)
+    size = choose_size(bench, planned) or FULL
+    return bench.config.selection.trial or max(size.texts(planned), LEAST_TRIAL)
+
+
+def settle_tournament(bench: Workbench) -> Workbench:
+    """The same run with the texts of a short training as a plain setting."""
+    if bench.strategy.reads != "tournament":
+        return bench
+    return _with_selection(bench, trial=texts_per_candidate(bench))
+
+
+def without_pointless_tournament(bench: Workbench) -> Workbench:
+    """The same run, with probes choosing the layers where a tournament would tell nothing."""
+    if bench.strategy.reads != "tournament" or has_tournament(bench, count_planned(bench)):
+        return bench
+    strategy = "stitched" if bench.structure.gap == 1 else "marginal"
+    console.print(f"too little is trained for short trainings to tell anything: probes choose the layers ({strategy})")
+    return _with_selection(bench, strategy=strategy)
+
+
+def _with_selection(bench: Workbench, **settings: object) -> Workbench:
+    selection = bench.config.selection.model_copy(update=settings)
+    return bench.with_config(bench.config.model_copy(update={"selection": selection}))
