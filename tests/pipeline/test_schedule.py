@@ -16,15 +16,14 @@ from probescale.errors import Problems, UserError
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import schedule as scheduling
 from probescale.pipeline.outputs import settled_config
+from probescale.pipeline.pace import Pace, measure_pace
 from probescale.pipeline.run import keep_choices, settle_recipe
 from probescale.pipeline.schedule import (
     EFFORTS,
-    Pace,
     Schedule,
     estimate_phases,
     fit_into,
     make_schedule,
-    measure_pace,
     plan_schedule,
     refit,
     scale_probing,

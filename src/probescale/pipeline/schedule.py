@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-import copy
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
-
-import torch
 
 from probescale.config import RecoveryConfig, RunConfig
 from probescale.errors import UserError
-from probescale.models.loading import LoadedModel
-from probescale.models.surgery import keep_layers
+from probescale.pipeline.pace import Pace, measure_pace
 from probescale.pipeline.tournament_size import COST, has_tournament
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.alternatives.frozen_encoder import MOST_TEXTS
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
-from probescale.recovery.inputs import build_inputs, select_model_fields
 from probescale.recovery.recipe import Choices
 from probescale.utils.files import Record
-from probescale.utils.progress import Phases, console, format_duration, parse_time, spinner
+from probescale.utils.progress import Phases, console, format_duration, parse_time
 
-BATCH, BATCHES, WARM_UP = 16, 4, 1  # of the measurement
-SHARE_OF_LAYERS = 0.75  # of a cut model's parameters: the rest are its embeddings
 FIXED_SECONDS = 20.0  # reading, cutting, proving and writing
 PROBE_SECONDS = 0.5  # to fit the probes of one layer, controls included
-ALLOCATIONS_PROBED = 10  # passes of the sample through half of the layers, to share the budget out
+BLOCK_SECONDS = 0.25  # to fit the probes of one contiguous block
+ALLOCATIONS_PROBED = 11  # smaller parts, each shrunk and probed in half of the layers
+ALLOCATION_SECONDS = 2.0  # for each of them
 FEWEST_PROBED, FEWEST_SAMPLE = 500, 200  # examples, where there is little time
 EFFORTS = (0.05, 3.0)  # least and most that is trained, in comparison with the usual amount
 
 
 MOST_SLOWER = 3.0  # times; a machine whose pace changes more is not planned for
-
-
-class Pace(NamedTuple):
-    """Seconds per text on this machine."""
-
-    forward: float  # through the original
-    train: float  # a training step of the original
-    train_cut: float  # a training step of a model of the budget's size
 
 
 class Schedule(Record):
@@ -125,19 +110,19 @@ def plan_schedule(bench: Workbench, pace: Pace) -> Schedule:
 def scale_probing(config: RunConfig, rows: int, effort: float) -> RunConfig:
     """The same with fewer examples to probe, where there is little time for everything."""
     share = min(effort, 1.0) ** 0.5  # half of the examples tell nearly as much
-    probed, sample = config.probing.max_examples, config.selection.sample
+    probed, sampled = config.probing.max_examples, config.selection.sample
     return set_examples(
         config,
         min(probed, max(round(share * min(probed, rows)), FEWEST_PROBED)) if share < 1 else probed,
-        min(sample, max(round(share * min(sample, rows)), FEWEST_SAMPLE)) if share < 1 else sample,
+        min(sampled, max(round(share * min(sampled, rows)), FEWEST_SAMPLE)) if share < 1 else sampled,
     )
 
 
-def set_examples(config: RunConfig, probed: int, sample: int) -> RunConfig:
+def set_examples(config: RunConfig, probed: int, sampled: int) -> RunConfig:
     """The configuration with other numbers of examples to probe."""
     parts = {
         "probing": config.probing.model_copy(update={"max_examples": probed}),
-        "selection": config.selection.model_copy(update={"sample": sample}),
+        "selection": config.selection.model_copy(update={"sample": sampled}),
     }
     return config.model_copy(update=parts)
 
@@ -146,12 +131,14 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str,
     """Seconds of every phase, in the order of the work."""
     config, situation, layers = bench.config, bench.situation, bench.loaded.layers
     rows, dev = situation.labelled, len(bench.task.dev)
-    probed, sample = min(rows, config.probing.max_examples), min(rows, config.selection.sample)
-    blocks = sample * ((layers + 1) / 2 + (ALLOCATIONS_PROBED / 2 if len(bench.shrinks) > 1 else 0))
+    probed, sampled = min(rows, config.probing.max_examples), min(rows, config.selection.sample)
+    blocks, allocations = layers * (layers + 1) / 2, ALLOCATIONS_PROBED if len(bench.shrinks) > 1 else 0
+    passes = probed + sampled * (blocks / layers + allocations / 2)
+    fits = layers * PROBE_SECONDS + blocks * BLOCK_SECONDS + allocations * ALLOCATION_SECONDS
     read = count_read(config.recovery, situation, choices)
     final = read * pace.train_cut
     phases = {
-        "probing": (probed + blocks) * pace.forward + layers * PROBE_SECONDS,
+        "probing": passes * pace.forward + fits,
         "training the original": choices.original_epochs * rows * pace.train + (rows + dev) * pace.forward,
     }
     if config.recovery.distil:
@@ -202,51 +189,6 @@ def fit_into(
     epochs = max(min(round(read / available), read // situation.labelled), 1)  # each reads all labelled texts
     texts = max(min(read // epochs, available), min(situation.labelled, available))
     return choices.model_copy(update={"epochs": epochs, "texts": None if texts >= every else texts})
-
-
-def measure_pace(bench: Workbench) -> Pace:
-    """Time a few batches of the data's own texts: forward, and trained, through the original and a smaller model."""
-    total, original = bench.shrinker.original.total, sum(bench.shrinker.original.layers)
-    limits = [limit.most(total) for limit in bench.budget.limits if limit.unit == "parameters"]
-    allowed = min(limits, default=total / 2)
-    layers = bench.budget.k or max(round(SHARE_OF_LAYERS * allowed / original * bench.loaded.layers), 1)
-    layers = min(layers, bench.loaded.layers)
-    fixed = bench.loaded.family.fixed(bench.loaded.model.config)
-    kept = tuple(sorted({*fixed, *range(1, layers + 1)}))
-    with spinner("measuring this machine"):
-        forward, train = _time_model(bench, bench.loaded)
-        _, train_cut = _time_model(bench, keep_layers(bench.loaded, kept))
-    return Pace(forward, train, train_cut)
-
-
-def _time_model(bench: Workbench, loaded: LoadedModel) -> tuple[float, float]:
-    """Seconds per text of a forward pass, and of a training step."""
-    count = BATCH * BATCHES
-    texts = bench.task.train.take(range(min(count, len(bench.task.train))))
-    inputs = build_inputs(loaded.tokenizer, texts, bench.config.model.max_length)
-    model = copy.deepcopy(loaded.model).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, fused=True)
-    order = inputs.tokens.by_length.tolist()
-    forward, train = [], []
-    for first in range(0, len(order), BATCH):
-        numbers = order[first : first + BATCH]
-        batch = inputs.collate(loaded.tokenizer, [inputs[number] for number in numbers])
-        fields = {name: tensor.to(model.device) for name, tensor in select_model_fields(batch).items()}
-        begin = time.perf_counter()
-        with torch.inference_mode():
-            model(**fields)
-        middle = time.perf_counter()
-        model(**fields).logits.sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        forward.append((middle - begin) / len(numbers))
-        train.append((time.perf_counter() - middle) / len(numbers))
-    skipped = min(WARM_UP, len(forward) - 1)
-    return _mean(forward[skipped:]), _mean(train[skipped:])
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _largest(fits: Callable[[float], bool], low: float, high: float) -> float:
