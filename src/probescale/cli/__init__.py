@@ -7,7 +7,7 @@ import os
 import sys
 
 from probescale.cli.app import app as app
-from probescale.cli.exits import explain_early_end
+from probescale.cli.exits import RESUMABLE, explain_early_end
 from probescale.utils.distributed import is_main_process, main_process, serve_main_process, world_size
 
 # isort: off
@@ -32,6 +32,21 @@ from probescale.cli import list as list
 # isort: on
 
 
+BUSY_PER_CENT = 25.0  # of all cores
+
+
+def spare_busy_cores() -> None:
+    """Let waiting threads sleep where other programs need the cores. Has to be called before torch is imported.
+
+    Threads that wait for each other without sleeping make training on free cores up to 1.4 times as fast, and on busy
+    ones several times slower (measured with a model of three layers on two cores).
+    """
+    import psutil
+
+    if psutil.cpu_percent(interval=0.2) > BUSY_PER_CENT:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+
+
 def main() -> None:
     """Run the command line; errors become one message and an exit code."""
     for name in ("stdout", "stderr"):
@@ -39,8 +54,8 @@ def main() -> None:
             setattr(sys, name, io.StringIO())
     if not sys.stderr.isatty():
         os.environ.setdefault("TQDM_DISABLE", "1")  # bars of libraries would fill a log file
-    # Threads that wait for each other without sleeping slow everything down several times where a core is busy.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    if RESUMABLE.intersection(sys.argv[1:2]):
+        spare_busy_cores()
     if world_size() > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it would speak of itself in every process
     with explain_early_end():

@@ -15,7 +15,7 @@ from probescale.utils.distributed import is_main_process
 from probescale.utils.resources import find_shortage
 from probescale.utils.signals import Stopped, stop_on_signals
 
-RESUMABLE = ("compress", "run", "smallest", "probe", "study")
+RESUMABLE = {"compress", "run", "smallest", "probe", "study"}
 RESUME = "run the same command to resume"
 
 
