@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,14 +34,14 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, shared: 
     Until then the work stands in `out.partial`; the same call resumes it after an interruption. `shared`: a folder
     written by prepare_shared(), with the scores and the fine-tuned original that several runs have in common.
     """
-    out = check_run_folder(out, overwrite=overwrite)
+    started, out = time.monotonic(), check_run_folder(out, overwrite=overwrite)
     bench = prepare(config)
     with work_folder(out, config, bench.provenance) as work, report_shortage(work):
         bench = bench.with_costs(work / "costs.json")
         bench.check_budget()  # before any work
         schedule = make_schedule(bench, work / "schedule.json", shared and shared / "schedule.json")
         show_schedule(schedule)
-        phases = Phases(schedule.seconds)
+        phases = Phases(schedule.seconds, started)
         with phases.shown():
             bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
             bench = without_pointless_tournament(bench.with_recipe(schedule.choices))

@@ -93,10 +93,10 @@ class _Lines:
 class Phases:
     """The phases of a long piece of work: a bar for the whole on a terminal, else a line for each phase."""
 
-    def __init__(self, expected: Mapping[str, float]) -> None:
-        """`expected`: seconds of every phase, in the order of the work."""
+    def __init__(self, expected: Mapping[str, float], started: float | None = None) -> None:
+        """`expected`: seconds of every phase, in the order of the work. `started`: by the clock time.monotonic()."""
         self.expected, self.took = dict(expected), dict[str, float]()
-        self.started = time.monotonic()
+        self.started = time.monotonic() if started is None else started
 
     @contextmanager
     def shown(self) -> Iterator[None]:
