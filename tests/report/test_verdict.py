@@ -16,7 +16,13 @@ from probescale.recovery.result import Alternative, EvaluatedModel, RunResult
 from probescale.report.findings import RunFindings
 from probescale.report.run_page import _cards, _lead
 from probescale.report.tables import comparison_table
-from probescale.report.verdict import alternatives_sentence, run_summary, summary_sentence, verdict_markdown
+from probescale.report.verdict import (
+    alternatives_sentence,
+    comparison_sentence,
+    run_summary,
+    summary_sentence,
+    verdict_markdown,
+)
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
 from probescale.selection.result import Selection
@@ -73,6 +79,26 @@ def result(*alternatives: Alternative, small: float = 0.878, original: float = 0
         retention=retention, provenance={},
     )  # fmt: skip
     return made.model_copy(update=changes)
+
+
+@pytest.mark.parametrize(
+    ("other", "wanted"),
+    [
+        (0.828, "No other strategy in the table is better than contiguous."),
+        (0.878, "No other strategy in the table is better than contiguous."),
+        (0.890, "The layers of top_k are as good here (accuracy 89.0 against 87.8, within the 95 % interval)."),
+        (0.899, "The layers of top_k are better here (accuracy 89.9 against 87.8): consider selection.strategy=top_k."),
+    ],
+)
+def test_a_strategy_that_did_better_is_named(other, wanted):
+    model = evaluated(other, 6_620_000, other / 0.894).model_copy(update={"kept": (3, 4)})
+    made = result(compared={"top_k": model})
+    assert comparison_sentence(made) == wanted
+    assert wanted in run_summary(made)
+    assert wanted in " ".join(verdict_markdown(made)).replace("\\", "")
+    same = model.model_copy(update={"kept": made.subnetwork.kept})
+    assert comparison_sentence(result(compared={"top_k": same})) == "", "the same layers are one model"
+    assert comparison_sentence(result(compared={"top_k": model}, failure=FAILURE)) == ""
 
 
 def findings(made: RunResult) -> RunFindings:

@@ -15,14 +15,16 @@ ELSEWHERE = "the machine that trained it"  # for files, which are read on other 
 
 def run_summary(result: RunResult, regressions: Regressions | None = None) -> list[str]:
     """The closing lines of a run: its failure if it has one, the measured figures, the simple alternatives."""
-    lines = (result.failure, measured_sentence(result, regressions), alternatives_sentence(result))
+    measured = measured_sentence(result, regressions)
+    lines = (result.failure, measured, comparison_sentence(result), alternatives_sentence(result))
     return [line for line in lines if line]
 
 
 def verdict_markdown(result: RunResult, regressions: Regressions | None = None) -> list[str]:
     """The first paragraphs of a Markdown page: a warning after a failure, the figures, the simple alternatives."""
     measured = measured_sentence(result, regressions, machine=ELSEWHERE)
-    lines = [escape_markdown(line) for line in (measured, alternatives_sentence(result)) if line]
+    sentences = (measured, comparison_sentence(result), alternatives_sentence(result))
+    lines = [escape_markdown(line) for line in sentences if line]
     return [f"> **Warning: {FAILED}** {escape_markdown(result.failure)}", *lines] if result.failure else lines
 
 
@@ -46,6 +48,22 @@ def measured_sentence(
             f"and {regressions.newly_right:,} that were wrong are now right"
         )
     return f"{sentence}."
+
+
+def comparison_sentence(result: RunResult) -> str:
+    """Whether other strategies kept better layers; empty after a failure, and where none was compared."""
+    small, metric = result.subnetwork, METRICS[result.metric]
+    others = {name: model for name, model in result.compared.items() if model.kept != small.kept}
+    if result.failure or not others:
+        return ""
+    ahead = {name: model for name, model in others.items() if metric.loss(small.value, model.value) < 0}
+    if not ahead:
+        return f"No other strategy in the table is better than {result.strategy}."
+    name = min(ahead, key=lambda name: metric.loss(0, ahead[name].value))
+    values = f"{result.metric.replace('_', ' ')} {100 * ahead[name].value:.1f} against {100 * small.value:.1f}"
+    if small.interval[0] <= ahead[name].value <= small.interval[1]:
+        return f"The layers of {name} are as good here ({values}, within the 95 % interval)."
+    return f"The layers of {name} are better here ({values}): consider selection.strategy={name}."
 
 
 def alternatives_sentence(result: RunResult) -> str:
