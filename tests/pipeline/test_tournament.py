@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -114,17 +113,17 @@ def candidate(loss: float, rate: float = 1e-4, kept: tuple[int, ...] = (1, 2), t
 @pytest.mark.parametrize(
     ("losses", "best"),
     [
-        ((0.50, 0.47, 0.46), 1e-5),  # a little better: short trainings favour high rates
-        ((0.50, 0.44, 0.43), 1e-4),
-        ((0.50, 0.47, 0.30), 1e-3),
-        ((0.50, 0.70, 0.90), 1e-5),
+        ((0.50, 0.47, 0.46), 1e-4),  # a little better: a short training says little of the best rate of a long one
+        ((0.50, 0.44, 0.52), 1e-3),
+        ((0.50, 0.52, 0.44), 1e-5),
+        ((0.50, 0.44, 0.30), 1e-5),
+        ((0.50, 0.70, 0.90), 1e-4),
         ((0.97, 0.99, 0.96), None),  # nothing learned anything
     ],
 )
-def test_a_higher_rate_has_to_be_clearly_better(losses, best):
-    tried = tuple(candidate(loss, rate) for loss, rate in zip(losses, (1e-5, 1e-4, 1e-3), strict=True))
-    for order in itertools.permutations(tried):
-        assert Tournament(rates=order, constant_loss=1.0).learning_rate == best
+def test_another_rate_has_to_be_clearly_better_than_the_usual_one(losses, best):
+    usual, higher, lower = (candidate(loss, rate) for loss, rate in zip(losses, (1e-4, 1e-3, 1e-5), strict=True))
+    assert Tournament(rates=(usual, higher, lower), constant_loss=1.0).learning_rate == best
     assert CLEARLY_BETTER < 1
     assert Tournament(constant_loss=1.0).learning_rate is None, "none was tried"
 

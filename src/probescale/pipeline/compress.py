@@ -66,7 +66,6 @@ def build_config(request: Request, inputs: Path, assignments: Sequence[str] = ()
     layout = find_layout(train, **request.columns, field="DATA")
     columns = {"source": train, **_columns(layout)}
     task: dict[str, Any] = {"name": request.name, "kind": layout.kind, "train": columns}
-    task["probes"] = [{"name": request.name}]
     if request.dev is not None:
         dev = _as_source(request.dev, inputs / "dev.jsonl", "--dev")
         task["dev"] = {"source": dev, **_labelled_columns(dev, layout, "--dev")}

@@ -21,7 +21,7 @@ from probescale.selection.evidence import Evidence
 from probescale.utils.files import Record
 
 RULES = ("stitched", "uniform_k", "bottom_k", "alternate", "marginal", "block_influence", "contiguous")
-CLEARLY_BETTER = 0.9  # share of the loss: short trainings favour high rates, so a higher one has to be far better
+CLEARLY_BETTER = 0.9  # share of the loss: a short training says little of the best rate of a long one
 LEARNED = 0.95  # of a constant predictor's loss: below it, something was learned
 
 
@@ -44,7 +44,7 @@ class Candidate(Record):
 class Tournament(Record):
     """All candidates in the order of their training; the probes' choice comes first. Saved as tournament.json."""
 
-    rates: tuple[Candidate, ...] = ()  # learning rates, for the probes' choice
+    rates: tuple[Candidate, ...] = ()  # learning rates, for the probes' choice; the usual one first
     allocations: tuple[Candidate, ...] = ()
     slow: tuple[Candidate, ...] = ()  # the allocations again, for longer, where none of them learned anything
     rules: tuple[Candidate, ...] = ()  # with the best allocation
@@ -67,13 +67,12 @@ class Tournament(Record):
 
     @property
     def learning_rate(self) -> float | None:
-        """The best rate; None where none was tried, or nothing learned anything."""
+        """The usual rate, or another that is clearly better; None where none was tried, or nothing learned anything."""
         if not self.rates or not self.has_learned(self.rates):
             return None
-        ranked = sorted(self.rates, key=lambda each: each.learning_rate)
-        best = ranked[0]
-        for faster in ranked[1:]:
-            best = faster if faster.loss < CLEARLY_BETTER * best.loss else best
+        best = self.rates[0]
+        for other in self.rates[1:]:
+            best = other if other.loss < CLEARLY_BETTER * best.loss else best
         return best.learning_rate
 
     def rank(self, candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -20,7 +20,7 @@ Round = Literal["rates", "allocations", "rules", "finals", "slow"]
 class TournamentSize:
     """What is compared, and for how long. A unit is the texts that a rule's proposal reads."""
 
-    rates: tuple[float, ...]  # learning rates, times the usual one
+    rates: tuple[float, ...]  # learning rates, times the usual one, which comes first
     allocations: int  # that are compared
     rules: int  # that are compared
     finalists: int  # that are trained for longer, besides the probes' choice
@@ -38,7 +38,7 @@ class TournamentSize:
 
 
 FULL = TournamentSize(
-    rates=(0.4, 1.0, 2.5),
+    rates=(1.0, 0.4, 2.5),
     allocations=3,
     rules=7,
     finalists=1,
