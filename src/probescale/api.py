@@ -63,10 +63,12 @@ def compress(
     of the configuration by its dotted key. `out`: the run folder, by default runs/ and the name of the data.
     """
     from probescale.deploy.compressed import Compressed
-    from probescale.pipeline.compress import Request, build_config, new_inputs
+    from probescale.pipeline.compress import Request, build_config, new_inputs, refuse_beside_keep
     from probescale.pipeline.run import run as run_pipeline
     from probescale.pipeline.smallest import smallest as find_smallest
 
+    if keep is not None:
+        refuse_beside_keep(time=time)
     columns = {"text": text, "pair": pair, "label": label, "kind": kind}
     source = model if isinstance(model, tuple) else str(model)
     chosen = {"time": time, **(settings or {})}

@@ -270,6 +270,8 @@ WRONG: dict[str, tuple[Any, list[str], list[str]]] = {  # data, options, what is
     "no time": (plain, ["--time", "soon"], ["time", "not a duration", "30m"]),
     "no budget": (plain, ["--budget", "small"], ["selection.budget", "small"]),
     "no share": (plain, ["--keep", "97"], ["--keep", "97%"]),
+    "a share and a size": (plain, ["--keep", "97%", "--budget", "5x"], ["--budget", "--keep"]),
+    "a share and a time": (plain, ["--keep", "97%", "--time", "9h"], ["--time", "--keep"]),
     "no such column": (plain, ["--text", "txt"], ["txt", "text"]),
     "no such setting": (plain, ["--set", "recovery.epoch=3"], ["recovery.epoch"]),
     "no data": (lambda folder: folder / "nothing.csv", [], ["DATA", "nothing.csv"]),

@@ -87,7 +87,7 @@ def result(*alternatives: Alternative, small: float = 0.878, original: float = 0
         (0.828, "No other strategy in the table is better than contiguous."),
         (0.878, "No other strategy in the table is better than contiguous."),
         (0.890, "The layers of top_k are as good here (accuracy 89.0 against 87.8, within the 95 % interval)."),
-        (0.899, "The layers of top_k are better here (accuracy 89.9 against 87.8): consider selection.strategy=top_k."),
+        (0.899, "The layers of top_k are better here (accuracy 89.9 against 87.8)."),
     ],
 )
 def test_a_strategy_that_did_better_is_named(other, wanted):
@@ -99,6 +99,7 @@ def test_a_strategy_that_did_better_is_named(other, wanted):
     same = model.model_copy(update={"kept": made.subnetwork.kept})
     assert comparison_sentence(result(compared={"top_k": same})) == "", "the same layers are one model"
     assert comparison_sentence(result(compared={"top_k": model}, failure=FAILURE)) == ""
+    assert comparison_sentence(result(compared={"3x": model})) == "", "another budget is no strategy"
 
 
 def findings(made: RunResult) -> RunFindings:

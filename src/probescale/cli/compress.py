@@ -56,7 +56,9 @@ def compress(
     from probescale.utils.progress import spinner
 
     with spinner("loading libraries"):
-        from probescale.pipeline.compress import NOTHING_GIVEN, Request, build_config
+        from probescale.pipeline.compress import NOTHING_GIVEN, Request, build_config, refuse_beside_keep
+    if keep:
+        refuse_beside_keep(budget=budget, time=time, compare=compare, **{"dry-run": dry_run})
     settings = {
         "time": time,
         "seed": seed,

@@ -43,6 +43,17 @@ class Request:
         return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in stem) or "task"
 
 
+def refuse_beside_keep(**given: object) -> None:
+    """Refuse options that a search for the smallest model would ignore."""
+    for name, value in given.items():
+        if value:
+            raise UserError(
+                "a search for the smallest model chooses this by itself",
+                field=f"--{name}",
+                hint="leave it or --keep out",
+            )
+
+
 @contextmanager
 def new_inputs(inputs: Path) -> Iterator[Path]:
     """The folder for live models and rows, which does not stay behind where they are refused."""

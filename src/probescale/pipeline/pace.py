@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -18,7 +18,7 @@ from probescale.recovery.training import changed_dropout
 from probescale.tasks.sampling import sample
 from probescale.utils.progress import spinner
 
-BATCHES, WARM_UP, MOST_TIMED = 5, 1, 400  # batches and texts of the measurement
+BATCHES, MOST_TIMED = 5, 400  # batches and texts of the measurement
 FORWARD_TOKENS = 2048  # per batch, where nothing is learned
 SHARE_OF_LAYERS = 0.75  # of a cut model's parameters: the rest are its embeddings
 
@@ -50,44 +50,54 @@ def measure_pace(bench: Workbench) -> Pace:
 
 def _time_forward(bench: Workbench) -> float:
     """Seconds per text of a forward pass, in batches of as many tokens as later."""
-    model = bench.loaded.model
-    seconds = []
-    for batch in _draw_batches(bench, bench.loaded, max(int(FORWARD_TOKENS // bench.situation.tokens), 1)):
-        begin = time.perf_counter()
+    size = max(int(FORWARD_TOKENS // bench.situation.tokens), 1)
+
+    def step(batch: dict[str, Tensor]) -> None:
         with torch.inference_mode():
-            model(**batch)
-        seconds.append((time.perf_counter() - begin) / len(batch["input_ids"]))
-    return _mean(seconds)
+            bench.loaded.model(**batch)
+
+    return _time_steps(step, _draw_batches(bench, bench.loaded, size))
 
 
 def _time_training(bench: Workbench, loaded: LoadedModel, batch_size: int, dropout: float | None) -> float:
     """Seconds per text of a training step."""
     model = copy.deepcopy(loaded.model).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, fused=True)
-    seconds = []
+
+    def step(batch: dict[str, Tensor]) -> None:
+        model(**batch).logits.sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
     with changed_dropout(model, dropout):
-        for batch in _draw_batches(bench, loaded, batch_size):
-            begin = time.perf_counter()
-            model(**batch).logits.sum().backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            seconds.append((time.perf_counter() - begin) / len(batch["input_ids"]))
-    return _mean(seconds)
+        return _time_steps(step, _draw_batches(bench, loaded, batch_size))
 
 
-def _draw_batches(bench: Workbench, loaded: LoadedModel, size: int) -> Iterator[dict[str, Tensor]]:
+def _draw_batches(bench: Workbench, loaded: LoadedModel, size: int) -> list[dict[str, Tensor]]:
     """Batches of similar length, as all passes have them, of random training texts."""
     count = min(size * BATCHES, MOST_TIMED)
     texts = sample(bench.task.train, count, bench.config.seed)
     inputs = build_inputs(loaded.tokenizer, texts, bench.config.model.max_length)
     order = inputs.tokens.by_length.tolist()
+    batches = []
     for first in range(0, len(order), size):
-        numbers = order[first : first + size]
-        batch = inputs.collate(loaded.tokenizer, [inputs[number] for number in numbers])
-        yield {name: tensor.to(loaded.model.device) for name, tensor in select_model_fields(batch).items()}
+        batch = inputs.collate(loaded.tokenizer, [inputs[number] for number in order[first : first + size]])
+        fields = select_model_fields(batch).items()
+        batches.append({name: tensor.to(loaded.model.device) for name, tensor in fields})
+    return batches
 
 
-def _mean(seconds: list[float]) -> float:
-    """The mean, without the first batch where there are more: memory is reserved then."""
-    timed = seconds[WARM_UP:] or seconds
-    return sum(timed) / len(timed)
+def _time_steps(step: Callable[[dict[str, Tensor]], None], batches: Sequence[dict[str, Tensor]]) -> float:
+    """Seconds per text. The first batch is repeated: memory is reserved when it runs for the first time."""
+    step(batches[0])
+    _wait_for_gpu()
+    begin = time.perf_counter()
+    for batch in batches:
+        step(batch)
+    _wait_for_gpu()
+    return (time.perf_counter() - begin) / sum(len(batch["input_ids"]) for batch in batches)
+
+
+def _wait_for_gpu() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

@@ -41,7 +41,7 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, shared: 
         bench.check_budget()  # before any work
         schedule = make_schedule(bench, work / "schedule.json", shared and shared / "schedule.json")
         show_schedule(schedule)
-        phases = Phases(schedule.seconds, started)
+        phases = Phases(schedule.seconds, work / "clock.json", started)
         with phases.shown():
             bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
             bench = without_pointless_tournament(bench.with_recipe(schedule.choices))
@@ -60,8 +60,8 @@ def _run(bench: Workbench, schedule: Schedule, phases: Phases, work: Path, share
         evaluator.training.best_probe = best_task_probe(bench, scores)
         original = evaluator.evaluate_original()
     planned = keep_choices(work / "planned_recipe.json", lambda: refit(schedule, bench, phases))
-    bench, tournament = settle_tournament(bench.with_recipe(planned)), None
-    evaluator = evaluator.with_bench(bench)
+    bench = settle_tournament(without_pointless_tournament(bench.with_recipe(planned)))
+    evaluator, tournament = evaluator.with_bench(bench), None
     if bench.strategy.reads == "tournament":
         with phases.phase("tournament"):
             evidence = Evidence.from_scores(scores)
@@ -118,8 +118,11 @@ def prepare_shared(configs: Sequence[RunConfig], folder: Path) -> None:
     strategies = dict.fromkeys(name for config in configs for name in bench.with_config(config).strategies)
     folder.mkdir(parents=True, exist_ok=True)
     with report_shortage(folder):
-        bench = bench.with_recipe(make_schedule(bench, folder / "schedule.json").choices)  # as every run will
-        everything = widest.model_copy(update={"compare": tuple(strategies)})
+        schedule = make_schedule(bench, folder / "schedule.json")  # as every run will
+        bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
+        bench = bench.with_recipe(schedule.choices)
+        everything = set_examples(widest, schedule.probed, schedule.sample)
+        everything = everything.model_copy(update={"compare": tuple(strategies)})
         scores = probe_once(bench.with_config(everything), folder / "scores.json")
         evaluator = Evaluator(bench, folder, ShrinkPlan())
         evaluator.training.best_probe = best_task_probe(bench, scores)

@@ -8,7 +8,7 @@ from pathlib import Path
 from probescale.config import RecoveryConfig, RunConfig
 from probescale.errors import UserError
 from probescale.pipeline.pace import Pace, measure_pace
-from probescale.pipeline.tournament_size import COST, has_tournament
+from probescale.pipeline.tournament_size import COST, FULL, count_tournament_texts, has_tournament
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.alternatives.frozen_encoder import MOST_TEXTS
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
@@ -52,7 +52,8 @@ class Schedule(Record):
         lines.append(f"  {'altogether':<22} {format_duration(self.total):>8}")
         if self.limit is not None and self.usual_seconds > 1.1 * self.limit:
             lines.append(
-                f"The usual amount of training would take {format_duration(self.usual_seconds)}; more is kept then."
+                f"The usual amount of training would take {format_duration(self.usual_seconds)}; the small model would "
+                "probably keep more of the original's quality then."
             )
         return lines
 
@@ -145,10 +146,10 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str,
         answered = count_available(config.recovery, situation, choices.augment)
         phases["training the original"] += min(answered, choices.texts or answered) * pace.forward
     if has_tournament(bench, read):
-        phases["tournament"] = COST * final
+        phases["tournament"] = count_tournament_texts(bench, read) * pace.train_cut
     phases["training"] = final
-    if len(config.compare):
-        phases["comparison"] = len(config.compare) * (final + dev * pace.forward)
+    if others := len(bench.strategies) - 1:
+        phases["comparison"] = others * (final + dev * pace.forward)
     encoded = min(rows, MOST_TEXTS) + min(
         count_available(config.recovery, situation, choices.augment) - rows, MOST_TEXTS
     )
@@ -164,15 +165,16 @@ def refit(schedule: Schedule, bench: Workbench, phases: Phases, per_text: float 
     settings, choices = bench.config.recovery, bench.chosen_recipe
     if schedule.limit is None or not settings.epochs == settings.texts == "auto":
         return choices
-    expected = sum(schedule.seconds.get(name, 0.0) for name in phases.took)
-    slower = min(max(phases.elapsed / max(expected, 1.0), 1 / MOST_SLOWER), MOST_SLOWER)
+    slower = min(max(phases.slower, 1 / MOST_SLOWER), MOST_SLOWER)
+    per_text = per_text or slower * schedule.pace.train_cut
     left = schedule.limit - phases.elapsed - slower * schedule.seconds["evaluation"]
-    trainings = 1 + len(bench.config.compare)
+    trainings = float(len(bench.strategies))
     if bench.strategy.reads == "tournament" and "tournament" not in phases.took:
-        trainings += COST
-    return fit_into(
-        choices, settings, bench.situation, max(left, 1.0) / trainings, per_text or slower * schedule.pace.train_cut
-    )
+        if trial := bench.config.selection.trial:
+            left -= trial * FULL.units * per_text
+        else:
+            trainings += COST
+    return fit_into(choices, settings, bench.situation, max(left, 1.0) / trainings, per_text)
 
 
 def fit_into(

@@ -63,7 +63,8 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     check_share(keep)
     out = check_run_folder(out, overwrite=overwrite)
     strategy = config.selection.strategy
-    strategy = "stitched" if STRATEGIES[strategy].decides_allocation else strategy
+    if STRATEGIES[strategy].decides_allocation:
+        strategy = "stitched" if config.selection.gap == 1 else "marginal"
     selection = config.selection.model_copy(update={"budget": "100%", "k": None, "strategy": strategy})
     bench = prepare(config.model_copy(update={"selection": selection, "compare": ()}))
     bench = replace(bench, task=bench.task.with_validation(VALIDATION, config.seed))

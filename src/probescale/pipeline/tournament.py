@@ -9,19 +9,24 @@ layers wins. Before a short final training, only allocations and two rules are c
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from probescale.errors import UserError
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset, format_layers
 from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.tournament_size import FULL, Round, choose_size, count_planned, texts_per_candidate
+from probescale.pipeline.training import Training
 from probescale.pipeline.workbench import Workbench
+from probescale.recovery.short_training import ShortTraining
 from probescale.selection.evidence import Evidence
 from probescale.utils.files import Record
 
 RULES = ("stitched", "uniform_k", "bottom_k", "alternate", "marginal", "block_influence", "contiguous")
 CLEARLY_BETTER = 0.9  # share of the loss: a short training says little of the best rate of a long one
+DIVERGED = 1e6  # the loss of a training whose weights are no longer finite
 LEARNED = 0.95  # of a constant predictor's loss: below it, something was learned
 
 
@@ -98,9 +103,12 @@ class Tournament(Record):
         rounds = {
             "ways to share the budget out": self.slow or self.allocations,
             "choices of layers": self.rules,
-            "of these": self.finals if len(self.finals) > 1 else (),
+            "of these": self.finals if self._finals_are_longer() else (),
         }
         return " ".join(self._summarise(candidates, what) for what, candidates in rounds.items() if candidates)
+
+    def _finals_are_longer(self) -> bool:
+        return len(self.finals) > 1 and self.finals[0].texts > self.rules[0].texts
 
     def _summarise(self, candidates: Sequence[Candidate], what: str) -> str:
         number, texts, ranked = len(candidates), candidates[0].texts, self.rank(candidates)
@@ -179,8 +187,8 @@ class _Rounds:
         candidate, constant = self.state.find(shrink, kept, texts, self.rate), self.state.constant_loss
         if candidate is None:
             training = self.evaluator.training.with_shrink(shrink)
-            found = training.train_briefly(f"{rule}, {len(kept)} layers", kept, texts, self.rate)
-            constant = found.constant
+            found = self._train_briefly(training, f"{rule}, {len(kept)} layers", kept, texts)
+            constant = found.constant or constant
             candidate = Candidate(
                 shrink=shrink,
                 kept=kept,
@@ -193,3 +201,13 @@ class _Rounds:
         update = {part: (*done, candidate), "constant_loss": round(constant, 6)}
         self.state = self.state.model_copy(update=update)
         self.state.save(self.path)
+
+    def _train_briefly(self, training: Training, name: str, kept: Subset, texts: int) -> ShortTraining:
+        """A short training; one that diverges at a rate of ours has an enormous loss, and does not end the run."""
+        started = time.monotonic()
+        try:
+            return training.train_briefly(name, kept, texts, self.rate)
+        except UserError as error:
+            if error.field != "recovery.learning_rate" or self.evaluator.config.recovery.learning_rate != "auto":
+                raise
+            return ShortTraining(DIVERGED, 0.0, time.monotonic() - started)

@@ -32,7 +32,7 @@ class TournamentSize:
         """The texts of a unit, before a final training that reads this many.
 
         >>> FULL.texts(128_000), SMALL.texts(10_000)
-        (2909, 1250)
+        (2667, 1250)
         """
         return round(COST * read / self.units)
 
@@ -43,7 +43,7 @@ FULL = TournamentSize(
     rules=7,
     finalists=1,
     longer={"rates": 1, "allocations": 2, "rules": 1, "finals": 4, "slow": 4},
-    units=2 + 3 * 2 + 6 + 2 * 4,
+    units=3 + 3 * 2 + 7 + 2 * 4,
     fewest=640,
 )
 # Where little is trained, sharing the budget out matters most: few wide layers learn faster than many narrow ones.
@@ -74,6 +74,12 @@ def has_tournament(bench: Workbench, read: int) -> bool:
     return bench.strategy.reads == "tournament" and choose_size(bench, read) is not None
 
 
+def count_tournament_texts(bench: Workbench, read: int) -> int:
+    """Texts that all rounds read together, at most, before a final training that reads this many."""
+    size = choose_size(bench, read)
+    return size.units * (bench.config.selection.trial or size.texts(read)) if size else 0
+
+
 def count_planned(bench: Workbench) -> int:
     """Texts that the final training is planned to read."""
     return count_read(bench.config.recovery, bench.situation, bench.chosen_recipe)
@@ -82,7 +88,8 @@ def count_planned(bench: Workbench) -> int:
 def texts_per_candidate(bench: Workbench) -> int:
     """How many texts a rule's proposal reads: all rounds together cost less than the planned final training."""
     planned = count_planned(bench)
-    size = choose_size(bench, planned) or FULL
+    size = choose_size(bench, planned)
+    assert size, "without a tournament, nobody asks"
     return bench.config.selection.trial or max(size.texts(planned), LEAST_TRIAL)
 
 
@@ -98,7 +105,7 @@ def without_pointless_tournament(bench: Workbench) -> Workbench:
     if bench.strategy.reads != "tournament" or has_tournament(bench, count_planned(bench)):
         return bench
     strategy = "stitched" if bench.structure.gap == 1 else "marginal"
-    console.print(f"too little is trained for short trainings to tell anything: probes choose the layers ({strategy})")
+    console.print(f"the final training is too short to compare candidates first: probes choose the layers ({strategy})")
     return _with_selection(bench, strategy=strategy)
 
 

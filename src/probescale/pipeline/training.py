@@ -32,6 +32,9 @@ TEACHER = "teacher"  # the fine-tuned original, and the answers that subnetworks
 HIGHER, LOWER, LONGER = 3.0, 1 / 3, 2  # other rates and epochs, where a training failed
 
 
+Trained = tuple[LoadedModel, tuple[float, ...], Health]  # a model, the loss of every epoch, and whether it learned
+
+
 class Training:
     """Trains models of one run. What was trained stands in the run's folder, from which an interrupted run resumes."""
 
@@ -64,13 +67,13 @@ class Training:
 
     # The original
 
-    def train_original(self) -> tuple[LoadedModel, tuple[float, ...], Health]:
+    def train_original(self) -> Trained:
         """The fine-tuned original, the mean loss of every epoch, and whether it learned the task.
 
         Where it did not, it is trained again with a higher and a lower learning rate; the best is kept.
         """
         recipe = self.choices.for_original(self.config.recovery)
-        best: tuple[LoadedModel, tuple[float, ...], Health] | None = None
+        best: Trained | None = None
         for attempt, factor in enumerate((1.0, HIGHER, LOWER)):
             rate = recipe.learning_rate * factor
             settings = replace(recipe, learning_rate=rate, epochs=recipe.epochs * (LONGER if attempt else 1))
@@ -78,9 +81,11 @@ class Training:
             try:
                 losses = self._fine_tune(model, ORIGINAL, None, settings, is_original=True, attempt=attempt)
             except UserError as error:
-                if best is None or error.field != "recovery.learning_rate":
+                if not self._is_too_high(error, self.config.recovery.original.learning_rate) or (
+                    best is None and factor == LOWER
+                ):
                     raise
-                continue  # this other rate is too high; what was trained before is not lost
+                continue  # this rate is too high; what was trained before is not lost
             health = check_original(
                 logits_on(model, self.task.train, self.config.model.max_length), self.task.train, self.best_probe
             )
@@ -119,23 +124,41 @@ class Training:
 
     # Subnetworks
 
-    def fine_tune(self, name: str, kept: Subset) -> tuple[LoadedModel, tuple[float, ...], Health]:
+    def fine_tune(self, name: str, kept: Subset) -> Trained:
         """A trained subnetwork, the mean loss of every epoch, and whether it learned.
 
         Where it did not, it is trained once more, for longer and in another order; the better one is kept.
         """
         recipe = self.choices.for_subnetworks(self.config.recovery)
+        first: Trained | None = None
+        try:
+            first = self._fine_tune_once(name, kept, recipe)
+            if first[2].learned or recipe.epochs == 0:
+                return first
+            console.print(f"{name} did not learn ({first[2].describe()}); training it again, for longer")
+            again = replace(recipe, epochs=LONGER * recipe.epochs)
+        except UserError as error:
+            if not self._is_too_high(error):
+                raise
+            console.print(f"{name}: {error}; training it again, at a lower rate")
+            again = replace(recipe, learning_rate=LOWER * recipe.learning_rate)
+        try:
+            second = self._fine_tune_once(name, kept, again, attempt=1)
+        except UserError as error:
+            if first is None or not self._is_too_high(error):
+                raise
+            return first
+        better = first is None or second[2].learned or second[2].loss_share < first[2].loss_share
+        return second if better or first is None else first
+
+    def _fine_tune_once(self, name: str, kept: Subset, recipe: Recipe, attempt: int = 0) -> Trained:
         model = self.cut(kept)
-        losses = self._fine_tune(model, name, kept, recipe, is_original=False)
-        health = self._check(model, kept, recipe)
-        if health.learned or recipe.epochs == 0:
-            return model, losses, health
-        console.print(f"{name} did not learn ({health.describe()}); training it again, for longer")
-        other, again = self.cut(kept), replace(recipe, epochs=LONGER * recipe.epochs)
-        more_losses = self._fine_tune(other, name, kept, again, is_original=False, attempt=1)
-        second = self._check(other, kept, again)
-        better = second.learned or second.loss_share < health.loss_share
-        return (other, more_losses, second) if better else (model, losses, health)
+        losses = self._fine_tune(model, name, kept, recipe, is_original=False, attempt=attempt)
+        return model, losses, self._check(model, kept, recipe)
+
+    def _is_too_high(self, error: UserError, own_rate: float | str = "auto") -> bool:
+        """Whether a training diverged at a rate that was chosen automatically. `own_rate`: the original's setting."""
+        return error.field == "recovery.learning_rate" and self.config.recovery.learning_rate == own_rate == "auto"
 
     def _check(self, model: LoadedModel, kept: Subset, recipe: Recipe) -> Health:
         teacher, length, seed = self.teacher_outputs(), self.config.model.max_length, self.config.seed

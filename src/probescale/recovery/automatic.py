@@ -52,6 +52,8 @@ def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float 
     copies = copies if settings.augment == "auto" else settings.augment
     batch = _value(settings.batch_size, BATCH if distil else _small_batch(situation.labelled))
     available = count_available(settings, situation, copies)
+    if settings.texts != "auto":
+        available = min(available, max(settings.texts, situation.labelled))
     wanted = effort * _steps(situation.tokens) * batch if distil else effort * _epochs(situation.labelled) * available
     epochs, per_epoch = _share_out(round(wanted), available, situation.labelled)
     if distil:  # the texts stay the same for every size: subnetworks of several sizes can share the teacher's answers

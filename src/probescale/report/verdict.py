@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import Alternative, EvaluatedModel, RunResult
 from probescale.report.escaping import escape_markdown
+from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.metrics import METRICS, Metric
 
 FAILED = "This model did not learn the task."  # heading of the warning in pages and cards
@@ -53,7 +54,7 @@ def measured_sentence(
 def comparison_sentence(result: RunResult) -> str:
     """Whether other strategies kept better layers; empty after a failure, and where none was compared."""
     small, metric = result.subnetwork, METRICS[result.metric]
-    others = {name: model for name, model in result.compared.items() if model.kept != small.kept}
+    others = {name: model for name, model in result.compared.items() if name in STRATEGIES and model.kept != small.kept}
     if result.failure or not others:
         return ""
     ahead = {name: model for name, model in others.items() if metric.loss(small.value, model.value) < 0}
@@ -63,7 +64,7 @@ def comparison_sentence(result: RunResult) -> str:
     values = f"{result.metric.replace('_', ' ')} {100 * ahead[name].value:.1f} against {100 * small.value:.1f}"
     if small.interval[0] <= ahead[name].value <= small.interval[1]:
         return f"The layers of {name} are as good here ({values}, within the 95 % interval)."
-    return f"The layers of {name} are better here ({values}): consider selection.strategy={name}."
+    return f"The layers of {name} are better here ({values})."
 
 
 def alternatives_sentence(result: RunResult) -> str:

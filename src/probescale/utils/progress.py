@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -21,6 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 from probescale.errors import UserError
+from probescale.utils.files import write_json
 from probescale.utils.sanitize import escape_controls
 
 
@@ -93,10 +96,12 @@ class _Lines:
 class Phases:
     """The phases of a long piece of work: a bar for the whole on a terminal, else a line for each phase."""
 
-    def __init__(self, expected: Mapping[str, float], started: float | None = None) -> None:
-        """`expected`: seconds of every phase, in the order of the work. `started`: by the clock time.monotonic()."""
-        self.expected, self.took = dict(expected), dict[str, float]()
-        self.started = time.monotonic() if started is None else started
+    def __init__(self, expected: Mapping[str, float], path: Path | None = None, started: float | None = None) -> None:
+        """`expected`: seconds of every phase, in the order of the work. `path`: a file that keeps what each phase took,
+        so that time that was spent before an interruption counts. `started`: by the clock time.monotonic()."""
+        self.expected, self.path = dict(expected), path
+        self.took: dict[str, float] = json.loads(path.read_text("utf-8")) if path and path.exists() else {}
+        self.before, self.started = sum(self.took.values()), time.monotonic() if started is None else started
 
     @contextmanager
     def shown(self) -> Iterator[None]:
@@ -116,9 +121,13 @@ class Phases:
     def phase(self, name: str) -> Iterator[None]:
         """One phase; a name that comes again adds to its time."""
         begin = time.monotonic()
-        yield
-        seconds = time.monotonic() - begin
-        self.took[name] = self.took.get(name, 0.0) + seconds
+        try:
+            yield
+        finally:
+            seconds = time.monotonic() - begin
+            self.took[name] = self.took.get(name, 0.0) + seconds
+            if self.path and self.path.parent.exists():
+                write_json(self.path, {name: round(took, 1) for name, took in self.took.items()})
         if console.is_terminal and hasattr(self, "bar"):
             self.bar.update(self.whole, completed=sum(self.expected.get(done, 0.0) for done in self.took))
         else:
@@ -126,8 +135,15 @@ class Phases:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the beginning."""
-        return time.monotonic() - self.started
+        """Seconds since the beginning, those before an interruption included."""
+        return self.before + time.monotonic() - self.started
+
+    @property
+    def slower(self) -> float:
+        """How many times as long as expected the phases took so far. One that was done elsewhere takes no time."""
+        done = [name for name, took in self.took.items() if took > 0.1 * self.expected.get(name, 0.0) > 0]
+        expected = sum(self.expected[name] for name in done)
+        return sum(self.took[name] for name in done) / expected if done else 1.0
 
 
 def format_duration(seconds: float) -> str:
