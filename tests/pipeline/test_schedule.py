@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +36,7 @@ from probescale.pipeline.workbench import prepare
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
 from probescale.recovery.recipe import Choices
 from probescale.selection.strategies import STRATEGIES
-from probescale.utils.progress import parse_time
+from probescale.utils.progress import Phases, parse_time
 
 USUAL = Situation(hidden_size=768, rate_factor=1.0, labelled=3000, unlabelled=60_000, tokens=25.0)
 PACE = Pace(forward=0.002, train=0.01, train_cut=0.004)
@@ -57,6 +58,7 @@ def make_bench(situation: Situation = USUAL, **changes) -> Any:
         task=SimpleNamespace(dev=range(800)),
         shrinks=[ShrinkPlan(), ShrinkPlan(rank=64)],
         strategy=STRATEGIES[config.selection.strategy],
+        strategies=[config.selection.strategy, *config.compare],
         chosen_recipe=choose_recipe(config.recovery, situation),
     )
 
@@ -211,10 +213,10 @@ def test_a_longer_limit_never_chooses_less_training(situation, pace, one, other,
     assert few <= many
 
 
-@pytest.mark.parametrize("time", ["20m", "10h"])
-def test_a_limit_changes_nothing_that_the_user_set(time):
+@pytest.mark.parametrize("limit", ["20m", "10h"])
+def test_a_limit_changes_nothing_that_the_user_set(limit):
     given_by_user = {"epochs": 1, "learning_rate": 1e-5, "batch_size": 8, "texts": 9000, "original": {"epochs": 1}}
-    plan = plan_schedule(make_bench(time=time, recovery=given_by_user), PACE)
+    plan = plan_schedule(make_bench(time=limit, recovery=given_by_user), PACE)
     assert (plan.choices.epochs, plan.choices.texts, plan.choices.original_epochs) == (1, 9000, 1)
     assert (plan.choices.learning_rate, plan.choices.batch_size) == (1e-5, 8)
 
@@ -268,18 +270,15 @@ def make_tournament(seconds: float = 8.0, texts: int = 2000) -> Tournament:
     return Tournament(rates=tuple(tried), rules=tuple(tried), finals=tuple(tried), constant_loss=1.0)
 
 
-class Clock(SimpleNamespace):
-    """Phases of a run that took as long as planned, or `slower` times as long."""
-
-    @classmethod
-    def after(cls, schedule: Schedule, elapsed: float) -> Any:
-        return cls(took=schedule.seconds.copy(), elapsed=elapsed)
+def clock(schedule: Schedule, elapsed: float, slower: float = 1.0, *done: str) -> Any:
+    """The phases of a run after some of them; by default after all."""
+    return SimpleNamespace(took=dict.fromkeys(done or schedule.seconds, 1.0), elapsed=elapsed, slower=slower)
 
 
 def settle(bench: Any, elapsed: float = 100.0, tournament: Tournament | None = None) -> Choices:
     schedule = plan_schedule(bench, PACE)
     bench.chosen_recipe = schedule.choices
-    return settle_recipe(schedule, bench, tournament or make_tournament(), Clock.after(schedule, elapsed))
+    return settle_recipe(schedule, bench, tournament or make_tournament(), clock(schedule, elapsed))
 
 
 def test_the_final_training_takes_the_best_rate_and_the_time_that_is_left():
@@ -315,7 +314,7 @@ def test_without_a_limit_only_the_rate_is_settled():
     planned = choose_recipe(RecoveryConfig(), USUAL)
     assert settle(bench) == planned.model_copy(update={"learning_rate": 3e-4})
     schedule = plan_schedule(bench, PACE)
-    assert settle_recipe(schedule, bench, None, Clock.after(schedule, 1.0)) == planned
+    assert settle_recipe(schedule, bench, None, clock(schedule, 1.0)) == planned
 
 
 @pytest.mark.parametrize("strategy", ["tried", "stitched"])
@@ -324,11 +323,10 @@ def test_what_took_longer_than_planned_leaves_less_to_train(strategy):
     bench = make_bench(time="20m", selection={"budget": "5x", "strategy": strategy})
     schedule = plan_schedule(bench, PACE)
     bench.chosen_recipe = schedule.choices
-    done = {name: schedule.seconds[name] for name in ("probing", "training the original")}
-    planned, reads = sum(done.values()), []
+    done = ("probing", "training the original")
+    planned, reads = sum(schedule.seconds[name] for name in done), []
     for slower in (1.0, 1.5, 2.0):
-        clock: Any = Clock(took=done, elapsed=slower * planned)
-        choices = refit(schedule, bench, clock)
+        choices = refit(schedule, bench, clock(schedule, slower * planned, slower, *done))
         reads.append(count_read(bench.config.recovery, USUAL, choices))
         after = reads[-1] * slower * PACE.train_cut * (1.5 if strategy == "tried" else 1.0)
         assert slower * planned + after + slower * schedule.seconds["evaluation"] <= 1.01 * 1200
@@ -343,7 +341,7 @@ def test_with_little_time_fewer_examples_are_probed():
     assert (quick.probing.max_examples, quick.selection.sample) == (949, 316)
     least = scale_probing(config, 100, 0.05)
     assert (least.probing.max_examples, least.selection.sample) == (500, 200), "of 100 rows, all"
-    short, long = (plan_schedule(make_bench(time=time), PACE) for time in ("4m", "2h"))
+    short, long = (plan_schedule(make_bench(time=limit), PACE) for limit in ("4m", "2h"))
     assert short.probed < long.probed == config.probing.max_examples
     assert short.seconds["probing"] < long.seconds["probing"]
 
@@ -366,6 +364,25 @@ def test_short_trainings_are_as_long_when_the_settings_are_run_again():
     assert config.selection.trial == texts
     assert config.time is None
     assert choose_recipe(config.recovery, USUAL) == settled
+
+
+def test_time_before_an_interruption_counts(tmp_path):
+    expected = {"probing": 0.1, "training the original": 0.2, "training": 10.0}
+    (tmp_path / "run").mkdir()
+    path = tmp_path / "run" / ".work" / "clock.json"
+    path.parent.mkdir()
+    path.write_text('{"probing": 60.0, "training the original": 0.0}')
+    phases = Phases(expected, path)
+    assert phases.elapsed >= 60
+    assert phases.slower == pytest.approx(600), "what was done elsewhere took no time, and says nothing"
+    stopped = phases.phase("training")
+    stopped.__enter__()
+    time.sleep(0.15)
+    assert not stopped.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None), "it goes on to the user"
+    again = Phases(expected, path)
+    assert again.took["training"] >= 0.1
+    assert again.elapsed >= 60.1
+    assert Phases(expected).slower == 1.0, "nothing is known yet"
 
 
 # A real machine

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probescale.config import RecoveryConfig, RunConfig
-from probescale.errors import Problems
+from probescale.errors import Problems, UserError
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.schedule import Schedule
@@ -239,6 +239,24 @@ def test_what_was_trained_in_one_round_is_not_trained_in_the_next(tmp_path, best
     assert len(track.asked) == len(set(track.asked)) == 3 + 2 + (len(found.rules) - 1) + 2
     assert sum(texts for *_, texts, _ in track.asked) == track.unit * (3 + 2 * 2 + (len(found.rules) - 1) + 2 * 4)
     assert found.seconds == pytest.approx(sum(texts for *_, texts, _ in track.asked) / 1000, abs=1)
+
+
+def diverges(_kept, _units, rate):
+    if rate > 2e-4:
+        raise UserError("the loss is nan", field="recovery.learning_rate")
+    return 0.5
+
+
+def test_a_rate_of_ours_that_diverges_does_not_end_the_run(tmp_path):
+    found, _, again = play(tmp_path, diverges)
+    assert found.learning_rate == 1e-4
+    assert max(one.loss for one in found.rates) > 1000
+    assert again() == found
+
+
+def test_a_rate_of_the_user_that_diverges_is_refused(tmp_path):
+    with pytest.raises(UserError, match="the loss is nan"):
+        play(tmp_path, diverges, learning_rate=1e-3)
 
 
 def test_before_a_short_training_allocations_and_two_rules_are_compared(tmp_path):

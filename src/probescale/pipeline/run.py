@@ -13,7 +13,7 @@ from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.allocation import allocate
 from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.evidence import best_task_probe, probe_once
-from probescale.pipeline.folder import check_run_folder, work_folder
+from probescale.pipeline.folder import INNER, check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
 from probescale.pipeline.schedule import Schedule, make_schedule, refit, set_examples, show_schedule
 from probescale.pipeline.tournament import Tournament, run_tournament
@@ -41,7 +41,7 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, shared: 
         bench.check_budget()  # before any work
         schedule = make_schedule(bench, work / "schedule.json", shared and shared / "schedule.json")
         show_schedule(schedule)
-        phases = Phases(schedule.seconds, work / "clock.json", started)
+        phases = Phases(schedule.seconds, work / INNER / "clock.json", started)
         with phases.shown():
             bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
             bench = without_pointless_tournament(bench.with_recipe(schedule.choices))
@@ -59,7 +59,7 @@ def _run(bench: Workbench, schedule: Schedule, phases: Phases, work: Path, share
     with phases.phase("training the original"):
         evaluator.training.best_probe = best_task_probe(bench, scores)
         original = evaluator.evaluate_original()
-    planned = keep_choices(work / "planned_recipe.json", lambda: refit(schedule, bench, phases))
+    planned = keep_choices(work / INNER / "planned_recipe.json", lambda: refit(schedule, bench, phases))
     bench = settle_tournament(without_pointless_tournament(bench.with_recipe(planned)))
     evaluator, tournament = evaluator.with_bench(bench), None
     if bench.strategy.reads == "tournament":
@@ -86,6 +86,7 @@ def _run(bench: Workbench, schedule: Schedule, phases: Phases, work: Path, share
 def keep_choices(path: Path, choose: Callable[[], Choices]) -> Choices:
     """What was chosen by the clock, kept in a file: a resumed run trains with the same recipe."""
     if not path.exists():
+        path.parent.mkdir(exist_ok=True)
         choose().save(path)
     return Choices.load(path)
 

@@ -81,9 +81,9 @@ class Training:
             try:
                 losses = self._fine_tune(model, ORIGINAL, None, settings, is_original=True, attempt=attempt)
             except UserError as error:
-                if not self._is_too_high(error, self.config.recovery.original.learning_rate) or (
-                    best is None and factor == LOWER
-                ):
+                given = attempt == 0 and not self._chooses_rate(self.config.recovery.original.learning_rate)
+                nothing_left = best is None and factor == LOWER
+                if error.field != "recovery.learning_rate" or given or nothing_left:
                     raise
                 continue  # this rate is too high; what was trained before is not lost
             health = check_original(
@@ -138,14 +138,14 @@ class Training:
             console.print(f"{name} did not learn ({first[2].describe()}); training it again, for longer")
             again = replace(recipe, epochs=LONGER * recipe.epochs)
         except UserError as error:
-            if not self._is_too_high(error):
+            if error.field != "recovery.learning_rate" or not self._chooses_rate():
                 raise
             console.print(f"{name}: {error}; training it again, at a lower rate")
             again = replace(recipe, learning_rate=LOWER * recipe.learning_rate)
         try:
             second = self._fine_tune_once(name, kept, again, attempt=1)
         except UserError as error:
-            if first is None or not self._is_too_high(error):
+            if first is None or error.field != "recovery.learning_rate":
                 raise
             return first
         better = first is None or second[2].learned or second[2].loss_share < first[2].loss_share
@@ -156,9 +156,9 @@ class Training:
         losses = self._fine_tune(model, name, kept, recipe, is_original=False, attempt=attempt)
         return model, losses, self._check(model, kept, recipe)
 
-    def _is_too_high(self, error: UserError, own_rate: float | str = "auto") -> bool:
-        """Whether a training diverged at a rate that was chosen automatically. `own_rate`: the original's setting."""
-        return error.field == "recovery.learning_rate" and self.config.recovery.learning_rate == own_rate == "auto"
+    def _chooses_rate(self, own: float | str = "auto") -> bool:
+        """Whether the learning rate was chosen automatically. `own`: the setting of the original."""
+        return self.config.recovery.learning_rate == own == "auto"
 
     def _check(self, model: LoadedModel, kept: Subset, recipe: Recipe) -> Health:
         teacher, length, seed = self.teacher_outputs(), self.config.model.max_length, self.config.seed

@@ -126,7 +126,8 @@ class Phases:
         finally:
             seconds = time.monotonic() - begin
             self.took[name] = self.took.get(name, 0.0) + seconds
-            if self.path and self.path.parent.exists():
+            if self.path and self.path.parent.parent.exists():
+                self.path.parent.mkdir(exist_ok=True)
                 write_json(self.path, {name: round(took, 1) for name, took in self.took.items()})
         if console.is_terminal and hasattr(self, "bar"):
             self.bar.update(self.whole, completed=sum(self.expected.get(done, 0.0) for done in self.took))
