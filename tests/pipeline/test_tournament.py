@@ -163,7 +163,7 @@ WIDE, NARROW = ShrinkPlan(rank=64), ShrinkPlan(rank=32)
 CHOSEN = {"stitched": (1, 2, 3), "uniform_k": (1, 3, 5), "alternate": (2, 3, 4), "marginal": (4, 5, 6)}
 
 
-def play(tmp_path, loss, shrinks=(WIDE, NARROW), chosen=None, **recovery):
+def play(tmp_path, loss, shrinks=(WIDE, NARROW), chosen=None, propose=None, **recovery):
     """A tournament, what stands for the models, and a way to resume it.
 
     Wide embeddings leave room for one layer, narrow ones for three.
@@ -175,10 +175,12 @@ def play(tmp_path, loss, shrinks=(WIDE, NARROW), chosen=None, **recovery):
     )
     choices = choose_recipe(config.recovery, situation)
 
-    def propose(rule, _evidence, shrink):
+    def wide_or_narrow(rule, _evidence, shrink):
         return chosen[rule][: 1 if shrink == WIDE else 3] if rule in chosen else None
 
-    bench: Any = SimpleNamespace(config=config, situation=situation, chosen_recipe=choices, propose=propose)
+    bench: Any = SimpleNamespace(
+        config=config, situation=situation, chosen_recipe=choices, propose=propose or wide_or_narrow
+    )
     track: Any = Track(config, choices, loss, texts_per_candidate(bench))
 
     def again() -> Tournament:
@@ -214,7 +216,7 @@ def test_where_nothing_learns_allocations_are_trained_for_longer_instead_of_rule
 
 
 def test_slow_learners_choose_the_allocation(tmp_path):
-    found, track, _ = play(tmp_path, lambda kept, units, _: 1.0 / len(kept) if units > 3 else 2.0)
+    found, track, _ = play(tmp_path, lambda kept, units, _: 1.0 / len(kept) if units > 5 else 2.0)
     assert len(found.slow) == 2
     assert found.winner.shrink == NARROW
     assert found.rules == ()
@@ -237,8 +239,27 @@ def test_what_was_trained_in_one_round_is_not_trained_in_the_next(tmp_path, best
     same = [one for one in found.rates if one.learning_rate == found.learning_rate]
     assert [found.rules[0]] == same
     assert len(track.asked) == len(set(track.asked)) == 3 + 2 + (len(found.rules) - 1) + 2
-    assert sum(texts for *_, texts, _ in track.asked) == track.unit * (3 + 2 * 2 + (len(found.rules) - 1) + 2 * 4)
+    assert sum(texts for *_, texts, _ in track.asked) == track.unit * (
+        3 + 2 * FULL.longer["allocations"] + (len(found.rules) - 1) + 2 * FULL.longer["finals"]
+    )
     assert found.seconds == pytest.approx(sum(texts for *_, texts, _ in track.asked) / 1000, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("texts", "compared"),
+    [
+        (60_000, [3, 4, 5]),  # a long training: rather narrower than fewer
+        (10_000, [3, 2, 1]),
+    ],
+)
+def test_allocations_near_the_probes_choice_are_compared(tmp_path, texts, compared):
+    ways = {count: ShrinkPlan(rank=100 - count) for count in (3, 1, 2, 4, 5, 6)}  # probes choose three layers
+    bench_of = {way: tuple(range(1, count + 1)) for count, way in ways.items()}
+    found, *_ = play(
+        tmp_path, lambda *_: 0.5, tuple(ways.values()), propose=lambda _rule, _evidence, way: bench_of[way],
+        learning_rate=1e-4, epochs=1, texts=texts,
+    )  # fmt: skip
+    assert [len(one.kept) for one in found.allocations] == compared
 
 
 def diverges(_kept, _units, rate):
@@ -291,9 +312,10 @@ def texts_of_all_rounds(size: TournamentSize, unit: int, inputs: int) -> int:
 
     if size is SMALL:  # the first rule is that of the allocations, and finals are the same trainings again
         return (size.allocations + size.rules - 1) * read(unit)
-    usual = len(size.rates) * read(unit) + size.allocations * read(2 * unit) + len(RULES) * read(unit)
-    usual += (1 + size.finalists) * read(4 * unit)
-    slow = len(size.rates) * read(unit) + size.allocations * (read(2 * unit) + read(4 * unit))
+    rates, times = len(size.rates) * read(unit), size.longer
+    usual = rates + size.allocations * read(times["allocations"] * unit) + len(RULES) * read(unit)
+    usual += (1 + size.finalists) * read(times["finals"] * unit)
+    slow = rates + size.allocations * (read(times["allocations"] * unit) + read(times["slow"] * unit))
     return max(usual, slow)
 
 

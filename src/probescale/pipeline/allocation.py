@@ -21,7 +21,7 @@ from probescale.selection.evidence import Evidence
 from probescale.utils.files import Record
 from probescale.utils.progress import console
 
-KEPT_IN_FILE = 10  # of the best allocations
+KEPT_IN_FILE = 10  # of the best allocations, beside the best for every number of layers
 
 
 class Allocation(Record):
@@ -94,7 +94,9 @@ def rank_allocations(bench: Workbench, scores: ProbeScores) -> Allocations:
     ]
     ranked = sorted(allocations, key=lambda allocation: (-allocation.expected, allocation.params))
     named = {str(part): round(loss, 4) for part, loss in losses.items()}
-    return Allocations(allocations=tuple(ranked[:KEPT_IN_FILE]), losses=named, compared=len(ranked))
+    best_of_size = {len(allocation.kept): allocation for allocation in reversed(ranked)}.values()
+    kept = [one for place, one in enumerate(ranked) if place < KEPT_IN_FILE or one in best_of_size]
+    return Allocations(allocations=tuple(kept), losses=named, compared=len(ranked))
 
 
 def _sizing_strategy(bench: Workbench) -> str:

@@ -144,7 +144,7 @@ class _Rounds:
         rules = [rule for rule in RULES if self._propose(rule, shrinks[0])][: self.size.rules]
         if self.evaluator.config.recovery.learning_rate == "auto":
             self._compare_rates(shrinks[0], rules[0])
-        best = self._best_allocation(shrinks[: self.size.allocations], rules[0])
+        best = self._best_allocation(self._nearest(shrinks, rules[0]), rules[0])
         if self.state.slow:  # nothing learns fast enough to compare rules
             self._train("finals", best, rules[0], self.size.longer["slow"])
             return self.state
@@ -154,6 +154,17 @@ class _Rounds:
         for candidate in [probes_choice, *sorted(others, key=lambda each: each.loss)[: self.size.finalists]]:
             self._train("finals", best, candidate.rule)
         return self.state
+
+    def _nearest(self, shrinks: Sequence[ShrinkPlan], rule: str) -> list[ShrinkPlan]:
+        """The probes' choice, and those ways of shrinking that leave the next larger or smaller numbers of layers."""
+        counts = {shrink: len(self._propose(rule, shrink) or ()) for shrink in shrinks}
+        usual, narrower_first = counts[shrinks[0]], self.size.narrower_first
+
+        def distance(shrink: ShrinkPlan) -> tuple[bool, int]:
+            more = counts[shrink] - usual
+            return (more < 0) is narrower_first and more != 0, abs(more)
+
+        return sorted(shrinks, key=distance)[: self.size.allocations]
 
     def _compare_rates(self, shrink: ShrinkPlan, rule: str) -> None:
         usual = self.rate

@@ -22,6 +22,7 @@ class TournamentSize:
 
     rates: tuple[float, ...]  # learning rates, times the usual one, which comes first
     allocations: int  # that are compared
+    narrower_first: bool  # of the probes' choice and its neighbours: rather more and narrower layers than fewer
     rules: int  # that are compared
     finalists: int  # that are trained for longer, besides the probes' choice
     longer: Mapping[Round, int]  # units that a candidate of each round reads
@@ -32,7 +33,7 @@ class TournamentSize:
         """The texts of a unit, before a final training that reads this many.
 
         >>> FULL.texts(128_000), SMALL.texts(10_000)
-        (2667, 1250)
+        (2286, 1250)
         """
         return round(COST * read / self.units)
 
@@ -40,16 +41,18 @@ class TournamentSize:
 FULL = TournamentSize(
     rates=(1.0, 0.4, 2.5),
     allocations=3,
+    narrower_first=True,  # probes and short trainings favour few wide layers, long trainings many narrow ones
     rules=7,
     finalists=1,
-    longer={"rates": 1, "allocations": 2, "rules": 1, "finals": 4, "slow": 4},
-    units=3 + 3 * 2 + 7 + 2 * 4,
+    longer={"rates": 1, "allocations": 4, "rules": 1, "finals": 3, "slow": 6},
+    units=3 + 3 * 4 + 7 + 2 * 3,
     fewest=640,
 )
 # Where little is trained, sharing the budget out matters most: few wide layers learn faster than many narrow ones.
 SMALL = TournamentSize(
     rates=(),
     allocations=3,
+    narrower_first=False,
     rules=2,
     finalists=1,
     longer={"rates": 1, "allocations": 1, "rules": 1, "finals": 1, "slow": 1},
