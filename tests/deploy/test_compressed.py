@@ -209,6 +209,7 @@ def test_what_is_no_text_is_refused(small):
     assert refused.value.field == "pairs"
 
 
+@pytest.mark.long
 def test_pairs(tmp_path, model_folder, task_files):
     """A task on two texts: the second one decides."""
 
@@ -271,6 +272,7 @@ def test_an_own_folder_is_replaced_on_request_and_an_empty_one_at_once(small, tm
     assert (saved / "config.json").is_file()
 
 
+@pytest.mark.long
 def test_export(copied):
     pytest.importorskip("onnxruntime", reason='pip install "probescale[onnx]"')
     from probescale.deploy.open_model import open_model
@@ -319,6 +321,7 @@ def test_push_without_a_hub_says_so(small):
         small.push_to_hub("me/small")
 
 
+@pytest.mark.long
 def test_benchmark_compares_with_the_first(small, folder, model_folder, monkeypatch):
     from probescale.deploy import bench
 

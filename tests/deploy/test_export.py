@@ -123,6 +123,7 @@ def test_only_graphs_in_eight_bits_have_nodes_of_the_runtimes_own(bert):
     assert not [node for node in fused if node.op_type in ("Softmax", "Reshape")]
 
 
+@pytest.mark.long
 def test_a_processor_that_dies_of_eight_bits_gets_float32(bert, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(onnx_format, "can_run", lambda _path: False)
     about = export(str(bert / "model"), tmp_path / "out", int8=True)

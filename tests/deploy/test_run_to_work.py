@@ -58,6 +58,7 @@ def test_the_export_of_a_run_measures_its_metric_again(run):
     assert about.value == pytest.approx(result.subnetwork.value, abs=0.026)  # one of 40 rows may sit on the edge
 
 
+@pytest.mark.long
 def test_what_loses_too_much_is_not_written(run, tmp_path, monkeypatch):
     folder = run[0]
     values = iter([0.9, 0.7])
@@ -141,6 +142,7 @@ def test_a_model_without_a_head_gives_no_labels(tmp_path, cli, model_folder):
     assert "no labels" in done.err
 
 
+@pytest.mark.long
 def test_the_bench_times_models_in_turn(run, cli, tmp_path):
     folder, graph, *_ = run
     sizes = ("--batch-size", 1, "--batch-size", 4, "--length", 8, "--length", 16, "--passes", 3)
@@ -238,6 +240,7 @@ def test_the_lines_that_the_documentation_shows_run(run):
     assert ran[0]["classify"]("the film was good")[0]["label"] in ("negative", "positive")
 
 
+@pytest.mark.long
 def test_a_reader_that_goes_away_ends_it_without_a_word(run, tmp_path):
     (tmp_path / "many.txt").write_text("the film was good\n" * 5000)
     words = [

@@ -91,6 +91,7 @@ def undisturbed(request, tmp_path_factory, settings, model_folder, quick_proofs)
     return sandbox.work, changes, read_contents(sandbox.out)
 
 
+@pytest.mark.long
 def test_work_killed_twice_resumes_to_the_same_output(undisturbed, tmp_path):
     work, changes, complete = undisturbed
     sandbox, rng = Sandbox(tmp_path / "sandbox", work), random.Random(5)

@@ -38,7 +38,7 @@ def stable(run: Path) -> dict:
     return {model: {name: metrics[model][name] for name in names} for model in ("original", "subnetwork")}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_resumes_from_wherever_the_disk_was_full(cli, config, tmp_path):
     """Representations, scores, the teacher's states, its weights: each time more fits."""
     out, seen = tmp_path / "out", set()

@@ -141,7 +141,7 @@ print("largest difference", np.abs(load(states("limited")) - load(few)).max())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_under_a_real_memory_limit(model_folder, tmp_path):
     """One batch of 1,500 texts takes about 20 MB more than the limit."""

@@ -66,7 +66,7 @@ def test_signal_handlers_are_restored():
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stopped_study_ends_its_workers(model_folder, task_files, tmp_path):
     raw = {
         "model": {"source": str(model_folder("bert")), "max_length": 32},

@@ -91,6 +91,7 @@ def test_a_budget_below_the_smallest_model_is_refused(model_folder, task_files, 
     assert not (tmp_path / "out.partial").exists()
 
 
+@pytest.mark.long
 def test_smallest_shares_every_budget_out(model_folder, task_files, tmp_path):
     """Half of the metric is what one answer to all reaches, so the smallest size of all is enough."""
     search = smallest(settings(model_folder, task_files, shrink="auto"), 0.5, tmp_path / "out")

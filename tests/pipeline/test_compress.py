@@ -76,7 +76,9 @@ FORMS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "form", [form if form in ("csv", "frame") else pytest.param(form, marks=pytest.mark.long) for form in FORMS]
+)
 def test_any_form_of_data_gives_a_model_that_predicts(model_folder, table, tmp_path, form):
     make = FORMS[form]
     train = make() if make else table

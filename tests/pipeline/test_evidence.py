@@ -134,6 +134,7 @@ def test_block_influence_and_angular_follow_their_scores(run_of):
     assert metrics["compared"]["angular"]["kept"] == sorted({1, 2, 3, 4} - {least, least + 1})
 
 
+@pytest.mark.long
 def test_a_required_layer_is_kept(cli, config, tmp_path):
     options = ["--set", "selection.strategy=stitched", "--set", "selection.keep=[1]"]
     options += ["--set", "recovery={epochs: 6, learning_rate: 3e-3, batch_size: 16}"]  # untrained, it would end with 1

@@ -212,6 +212,7 @@ def test_a_run_recovers_from_a_first_training_that_failed(model_folder, task_fil
     assert "Warning" not in (tmp_path / "out" / "report.md").read_text()
 
 
+@pytest.mark.long
 def test_only_the_small_model_fails(model_folder, task_files, tmp_path, monkeypatch):
     real = training.fine_tune
 

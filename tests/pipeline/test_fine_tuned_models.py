@@ -179,6 +179,7 @@ def test_a_classifier_for_other_labels_gets_a_new_head(model_folder, files, caps
     assert "it gets a new head for negative, positive" in said
 
 
+@pytest.mark.long
 def test_a_fine_tuned_regression_model(model_folder, files, tmp_path):
     """Its answers are in the units of the data, far from standard ones; so are those of the small model."""
     for part, path in (("train", files.train), ("dev", files.dev)):
@@ -231,6 +232,7 @@ def test_the_answers_of_another_family_are_learned(model_folder, files, teacher,
     assert right > 0.9, "it was trained for them"
 
 
+@pytest.mark.long
 def test_a_run_with_a_teacher_of_another_family(model_folder, files, teacher, tmp_path):
     recovery = {"teacher": str(teacher), "soft": 1.0, "epochs": 6}
     result = pipeline.run(check(raw_config(model_folder("bert"), files, **recovery)), tmp_path / "out")

@@ -48,7 +48,10 @@ def test_recipes_use_the_papers_method_and_the_real_models_counts(path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(path, id=path.stem, marks=[pytest.mark.long] if "qnli" in path.stem else []) for path in RECIPES],
+)
 def test_a_small_twin_runs(path, model_folder, tmp_path):
     raw = fill_in(read_yaml(path))
     family = path.stem.partition("_")[0]

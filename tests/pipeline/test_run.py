@@ -102,6 +102,7 @@ def test_config_yaml_runs_again(bert_run):
     assert settled.model_copy(update={"recovery": recovery}) == given
 
 
+@pytest.mark.long
 def test_the_saved_model_is_the_measured_one(bert_run, task_files):
     """Stock transformers in a fresh process reach the accuracy that metrics.json states."""
     out = bert_run[1]
@@ -139,6 +140,7 @@ def test_another_seed_draws_another_split(model_folder, task_files):
     assert found[0]["information"] != found[1]["information"]  # accuracies may well agree
 
 
+@pytest.mark.long
 def test_the_batch_size_changes_no_score(model_folder, task_files):
     found = []
     for batch_tokens in (1, 50_000):
@@ -156,6 +158,7 @@ def test_every_family_runs_and_learns(family, model_folder, task_files, tmp_path
     assert (tmp_path / "out" / "model" / "model.safetensors").is_file()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model_type", ["llama", "modernbert", "bart"])
 def test_other_architectures_run_from_end_to_end(model_type, task_files, tmp_path):
     """A decoder without a padding token, a model with a fixed first layer, an encoder-decoder."""
@@ -266,6 +269,7 @@ def test_the_seed_reaches_the_new_head(model_folder, task_files):
     assert not heads[0].equal(heads[2])
 
 
+@pytest.mark.long
 def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, monkeypatch):
     path, _ = bert_run
     stale = tmp_path / "new.partial"

@@ -108,7 +108,7 @@ def stop_at(monkeypatch):
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stopped_search_resumes_to_a_measured_answer(cli, config, tmp_path, stop_at):
     begun = stop_at(2)
     options = ["smallest", config, "--keep", "90%", "--out", tmp_path / "out"]
@@ -166,7 +166,7 @@ def test_keeping_100_percent_may_need_the_original(cli, config, tmp_path, monkey
     assert model.config.num_hidden_layers == LAYERS
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_search_stopped_late_trains_nothing_again(cli, config, tmp_path, stop_at):
     """All sizes predict alike, so that each is enough and is saved in turn."""
     begun = stop_at(5, train=False)  # after three attempts at the original, and the first size
@@ -181,7 +181,7 @@ def test_a_search_stopped_late_trains_nothing_again(cli, config, tmp_path, stop_
     assert begun[4] == begun[5] != begun[3], "the one that was stopped is trained again"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_gap_leaves_fewer_sizes_and_the_configured_budget_is_ignored(cli, config, tmp_path):
     options = ["--set", "selection.gap=2", "--set", "selection.k=9", "--set", "recovery.epochs=0"]
     options += ["--set", "shrink=none"]

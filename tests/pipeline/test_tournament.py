@@ -386,7 +386,7 @@ def test_reports_give_the_reason_for_the_selection(tried):
     assert f'"name":"tried","choices":[{{"k":{chosen.k}' in page.replace('": ', '":').replace(", ", ",")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_finished_trainings_are_not_repeated(model_folder, task_files, tmp_path, tried, monkeypatch):
     config = check(raw_config(model_folder, task_files))
     real, done = Training.train_briefly, []
@@ -438,7 +438,7 @@ def test_the_settings_of_a_finished_run_repeat_it(cli, tried, tmp_path):
     assert load_config(tmp_path / "again" / "config.yaml") == settled
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_tournament_is_for_runs_alone(cli, model_folder, task_files, tmp_path, tried):
     raw = raw_config(model_folder, task_files)
     with pytest.raises(Problems, match="in common"):

@@ -132,6 +132,7 @@ def test_a_broken_cell_is_named_and_the_others_are_told(whole, tmp_path):
     assert [row.strategy for row in results.rows] == ["original", "top_k"]
 
 
+@pytest.mark.long
 def test_a_cell_that_fails_costs_itself_alone_and_is_tried_again(whole, tmp_path):
     study, finished, _ = whole
     folder, bad = StudyFolder(tmp_path / "out"), study.cells[0].name

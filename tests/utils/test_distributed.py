@@ -86,6 +86,7 @@ def test_an_error_ends_all_processes_with_one_message(tmp_path):
     assert done.stderr.count("nothing.yaml") == 1
 
 
+@pytest.mark.long
 def test_a_study_starts_its_own_processes(both):
     done = launch("study", both[0].parent / "config.yaml")
     assert done.returncode != 0
