@@ -16,7 +16,7 @@ from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.schedule import Schedule
 from probescale.pipeline.smallest import smallest
-from probescale.pipeline.tournament import CLEARLY_BETTER, RULES, Candidate, Tournament, run_tournament
+from probescale.pipeline.tournament import AS_GOOD, BETTER_RATE, RULES, Candidate, Tournament, run_tournament
 from probescale.pipeline.tournament_size import (
     FULL,
     SMALL,
@@ -114,9 +114,9 @@ def candidate(loss: float, rate: float = 1e-4, kept: tuple[int, ...] = (1, 2), t
     ("losses", "best"),
     [
         ((0.50, 0.47, 0.46), 1e-4),  # a little better: a short training says little of the best rate of a long one
-        ((0.50, 0.44, 0.52), 1e-3),
-        ((0.50, 0.52, 0.44), 1e-5),
-        ((0.50, 0.44, 0.30), 1e-5),
+        ((0.50, 0.36, 0.52), 1e-3),
+        ((0.50, 0.52, 0.36), 1e-5),
+        ((0.50, 0.36, 0.20), 1e-5),
         ((0.50, 0.70, 0.90), 1e-4),
         ((0.97, 0.99, 0.96), None),  # nothing learned anything
     ],
@@ -124,7 +124,7 @@ def candidate(loss: float, rate: float = 1e-4, kept: tuple[int, ...] = (1, 2), t
 def test_another_rate_has_to_be_clearly_better_than_the_usual_one(losses, best):
     usual, higher, lower = (candidate(loss, rate) for loss, rate in zip(losses, (1e-4, 1e-3, 1e-5), strict=True))
     assert Tournament(rates=(usual, higher, lower), constant_loss=1.0).learning_rate == best
-    assert CLEARLY_BETTER < 1
+    assert BETTER_RATE < AS_GOOD < 1
     assert Tournament(constant_loss=1.0).learning_rate is None, "none was tried"
 
 
@@ -260,6 +260,27 @@ def test_allocations_near_the_probes_choice_are_compared(tmp_path, texts, compar
         learning_rate=1e-4, epochs=1, texts=texts,
     )  # fmt: skip
     assert [len(one.kept) for one in found.allocations] == compared
+
+
+@pytest.mark.parametrize(
+    ("texts", "losses", "chosen"),
+    [
+        (60_000, {3: 0.50, 4: 0.51, 5: 0.54}, 5),  # about as good
+        (60_000, {3: 0.50, 4: 0.51, 5: 0.60}, 4),
+        (60_000, {3: 0.50, 4: 0.60, 5: 0.60}, 3),
+        (60_000, {3: 0.60, 4: 0.50, 5: 0.60}, 4),
+        (10_000, {3: 0.51, 2: 0.50, 1: 0.52}, 2),  # a short training: what learns fastest
+    ],
+)
+def test_before_a_long_training_more_layers_win_where_they_are_about_as_good(tmp_path, texts, losses, chosen):
+    ways = {ShrinkPlan(rank=100 - count): tuple(range(1, count + 1)) for count in losses}
+    found, *_ = play(
+        tmp_path, lambda kept, *_: losses[len(kept)], tuple(ways), propose=lambda _rule, _evidence, way: ways[way],
+        learning_rate=1e-4, epochs=1, texts=texts,
+    )  # fmt: skip
+    assert len(found.winner.kept) == chosen
+    fastest = min(losses, key=lambda count: losses[count])
+    assert (f"{chosen} layers were about as good and are kept" in found.summary()) == (chosen != fastest)
 
 
 def diverges(_kept, _units, rate):

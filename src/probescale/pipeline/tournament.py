@@ -25,7 +25,9 @@ from probescale.selection.evidence import Evidence
 from probescale.utils.files import Record
 
 RULES = ("stitched", "uniform_k", "bottom_k", "alternate", "marginal", "block_influence", "contiguous")
-CLEARLY_BETTER = 0.9  # share of the loss: a short training says little of the best rate of a long one
+# Shares of the loss. Short trainings favour high rates and few layers; long ones do not.
+BETTER_RATE = 0.75  # below it, a rate other than the usual one is taken
+AS_GOOD = 0.9  # above it, more and narrower layers are taken, although fewer have learned a little more
 DIVERGED = 1e6  # the loss of a training whose weights are no longer finite
 LEARNED = 0.95  # of a constant predictor's loss: below it, something was learned
 
@@ -77,7 +79,7 @@ class Tournament(Record):
             return None
         best = self.rates[0]
         for other in self.rates[1:]:
-            best = other if other.loss < CLEARLY_BETTER * best.loss else best
+            best = other if other.loss < BETTER_RATE * best.loss else best
         return best.learning_rate
 
     def rank(self, candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -105,7 +107,12 @@ class Tournament(Record):
             "choices of layers": self.rules,
             "of these": self.finals if self._finals_are_longer() else (),
         }
-        return " ".join(self._summarise(candidates, what) for what, candidates in rounds.items() if candidates)
+        sentences = [self._summarise(candidates, what) for what, candidates in rounds.items() if candidates]
+        allocations = self.slow or self.allocations
+        if allocations and self.rank(allocations)[0].shrink != self.winner.shrink:
+            why = "as more and narrower layers end better after a long training"
+            sentences.insert(1, f"{len(self.winner.kept)} layers were about as good and are kept, {why}.")
+        return " ".join(sentences)
 
     def _finals_are_longer(self) -> bool:
         return len(self.finals) > 1 and self.finals[0].texts > self.rules[0].texts
@@ -182,7 +189,14 @@ class _Rounds:
             tried = getattr(self.state, part)
             if self.state.has_learned(tried):
                 break
-        return self.state.rank(tried)[0].shrink
+        return self._deepest(self.state.rank(tried)).shrink
+
+    def _deepest(self, ranked: Sequence[Candidate]) -> Candidate:
+        """The best, or before a long final training the one with most layers that is about as good."""
+        if not self.size.narrower_first or not self.state.has_learned(ranked):
+            return ranked[0]
+        good = [each for each in ranked if AS_GOOD * each.loss <= ranked[0].loss]
+        return max(good, key=lambda each: len(each.kept))
 
     def _propose(self, rule: str, shrink: ShrinkPlan) -> Subset | None:
         return self.bench.propose(rule, self.evidence, shrink)
