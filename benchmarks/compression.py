@@ -23,9 +23,8 @@ from statistics import mean
 from typing import Any
 
 from pages import write_tables
-from real import DATA, ROOT, weights
-
 from probescale.config import RunConfig
+from real import DATA, ROOT, weights
 
 MEASURED = Path(__file__).with_name("compression.jsonl")
 WORK = ROOT / ".cache" / "compress"

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,8 @@ from probescale.utils.progress import console
 
 READ_ROWS = 4096  # read at a time: memory does not grow with the file
 PROGRESS_SECONDS = 2.0  # between two notes of the progress
+# NumPy parses headers with `ast`, which in CPython 3.11 now and then raises SystemError where two threads do so at once.
+_HEADER = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,10 @@ class Features:
             chunk = destination[first : first + READ_ROWS]
             wanted = np.flatnonzero(chunk >= 0)
             # A new mapping for every chunk: pages of a long-lived one would count as memory in use.
-            states[chunk[wanted]] = np.load(path, mmap_mode="r")[first + wanted, columns]
+            with _HEADER:
+                mapped = np.load(path, mmap_mode="r")
+            states[chunk[wanted]] = mapped[first + wanted, columns]
+            del mapped
         return states
 
 
