@@ -198,13 +198,7 @@ def test_the_report_says_how_to_use_the_model(data, model_folder, family):
 
 
 @pytest.mark.parametrize(
-    ("family", "kind"),
-    [
-        ("bert", "number"),
-        ("roberta", "tags"),
-        pytest.param("t5", "tags", marks=pytest.mark.long),
-        pytest.param("t5", "number", marks=pytest.mark.long),
-    ],
+    ("family", "kind"), [("bert", "number"), ("roberta", "tags"), ("t5", "tags"), ("t5", "number")]
 )
 def test_the_card_says_the_same_as_the_report(data, model_folder, family, kind):
     task = load_task(check(raw_config(model_folder(family), data[kind])).task, 0)
@@ -238,7 +232,13 @@ def test_smallest_refuses_an_original_with_a_negative_metric(model_folder, data,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("family", "kind"), [("bert", "number"), ("roberta", "tags"), ("t5", "tags"), ("t5", "number")]
+    ("family", "kind"),
+    [
+        ("bert", "number"),
+        ("roberta", "tags"),
+        pytest.param("t5", "tags", marks=pytest.mark.long),
+        pytest.param("t5", "number", marks=pytest.mark.long),
+    ],
 )
 def test_a_complete_run(model_folder, data, tmp_path, family, kind):
     """Stock transformers load the saved model and reach the metric of the run."""

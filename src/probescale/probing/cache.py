@@ -29,7 +29,7 @@ from probescale.utils.progress import console
 
 READ_ROWS = 4096  # read at a time: memory does not grow with the file
 PROGRESS_SECONDS = 2.0  # between two notes of the progress
-# NumPy parses headers with `ast`, which in CPython 3.11 now and then raises SystemError where two threads do so at once.
+# NumPy parses headers with `ast`, which in CPython 3.11 may raise SystemError where two threads do so at once.
 _HEADER = threading.Lock()
 
 
