@@ -15,12 +15,12 @@ from probescale.models.loading import LoadedModel
 from probescale.models.parameters import Parameters
 from probescale.models.shrink.embeddings import embedding_parameters, factorise_embeddings, parameters_per_token
 from probescale.models.shrink.shrink_plan import ShrinkPlan
-from probescale.models.shrink.units import UnitScores, count_units, keep_units, parameters_per_unit, score_units
+from probescale.models.shrink.units import UnitMoments, count_units, keep_units, measure_units, parameters_per_unit
 from probescale.models.shrink.vocabulary import count_tokens, trim_vocabulary
 from probescale.models.subsets import Subset
 from probescale.tasks.data import Data
 
-UNIT_TEXTS = 500  # texts on which feed-forward units are scored, by all of their tokens
+UNIT_TEXTS = 1000  # texts on which feed-forward units are compared, by all of their tokens
 
 
 class Shrinker:
@@ -45,10 +45,10 @@ class Shrinker:
         return count_tokens(self.loaded.tokenizer, self.texts.texts, self.texts.pairs)
 
     @cached_property
-    def unit_scores(self) -> UnitScores:
-        """Scores of all feed-forward units, on texts spread evenly over the data."""
+    def unit_moments(self) -> UnitMoments:
+        """What is known of all feed-forward units, on texts spread evenly over the data."""
         some = self.texts.take(np.unique(np.linspace(0, len(self.texts) - 1, UNIT_TEXTS).astype(int)).tolist())
-        return score_units(self.loaded, some.texts, some.pairs, max_length=self.max_length)
+        return measure_units(self.loaded, some.texts, some.pairs, max_length=self.max_length)
 
     def count_parameters(self, plan: ShrinkPlan) -> Parameters:
         """Parameters of the shrunk model, counted without building it."""
@@ -57,8 +57,7 @@ class Shrinker:
     def shrink(self, model: LoadedModel, kept: Subset, plan: ShrinkPlan) -> LoadedModel:
         """A shrunk copy of the subnetwork with these layers, checked to have no more parameters than were counted."""
         if plan.units is not None:
-            scores, means = self.unit_scores.scores, self.unit_scores.means
-            model = keep_units(model, plan.units, [scores[n - 1] for n in kept], [means[n - 1] for n in kept])
+            model = keep_units(model, plan.units, self.unit_moments, kept)
         if plan.vocabulary is not None:
             model = trim_vocabulary(model, self.token_counts, plan.vocabulary)
         if plan.rank is not None:

@@ -1,16 +1,15 @@
 """Reduce the feed-forward width: keep the best units of every layer, as many in each, as stock configs require.
 
-A unit is a row of the projection into the feed-forward part and a column of the projection out of it. The average
-contribution of dropped units is kept: it goes into the bias of the output projection, where there is one.
+A unit is a row of the projection into the feed-forward part and a column of the projection out of it. The best units
+are those from which the layer's output can be computed best. The output projection is fitted anew, so that they also
+give what the dropped ones gave, as far as they can (`unit_choice.py`).
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -21,18 +20,29 @@ from probescale.models.batching import padded_batches, tokenize
 from probescale.models.block_calls import removing_hooks
 from probescale.models.family import Family, Stack, backbone, backbone_prefix
 from probescale.models.loading import LoadedModel
+from probescale.models.shrink.unit_choice import fit_output, rank_units
 from probescale.models.surgery import build_like
 from probescale.utils.progress import progress
 
 FIELD = "shrink.units"
 
 
-@dataclass(frozen=True)
-class UnitScores:
-    """Statistics of all feed-forward units on some texts: one array per layer, one value per unit."""
+class UnitMoments:
+    """Mean products of every two feed-forward units of a layer, over the tokens of some texts; and what follows.
 
-    scores: list[np.ndarray]  # root mean square of the activation times norm of the unit's output column
-    means: list[np.ndarray]  # mean activation
+    `layers`: one (units + 1, units + 1) per layer; the last row and column are those of a constant 1.
+    """
+
+    def __init__(self, layers: list[Tensor]) -> None:
+        self.layers = layers
+        self._orders: dict[int, Tensor] = {}  # by layer, as long as was needed up to now
+
+    def best_units(self, layer: int, weight: Tensor, count: int, *, has_bias: bool) -> Tensor:
+        """The best units of a layer (from 0) with this output projection, in their order in the model."""
+        if len(self._orders.get(layer, ())) < count:
+            longest = max(count, weight.shape[1] // 2)  # the best few are the beginning of the best many
+            self._orders[layer] = rank_units(self.layers[layer], weight, longest, has_bias=has_bias)
+        return self._orders[layer][:count].sort().values
 
 
 def why_width_is_fixed(family: Family) -> str:
@@ -56,82 +66,72 @@ def parameters_per_unit(model: PreTrainedModel, family: Family) -> int:
     return sum(block[name].numel() for name, _ in _cut_weights(family.layers(model)[0], family.stack)) // units
 
 
-def score_units(
+def measure_units(
     loaded: LoadedModel,
     texts: Sequence[str],
     pairs: Sequence[str] | None = None,
     *,
     max_length: int = 128,
     batch_tokens: int = 2048,
-) -> UnitScores:
-    """Score every unit on these texts, in one pass over them."""
+) -> UnitMoments:
+    """The moments of all units on these texts, in one pass over them."""
     model, stack = loaded.model, loaded.family.stack
     _refuse_unsupported(model, loaded.family)
     if not texts:
-        raise UserError("feed-forward units are scored on texts, and there are none", field=FIELD)
+        raise UserError("feed-forward units are compared on texts, and there are none", field=FIELD)
     blocks = loaded.family.layers(model)
-    sums = [_Sums() for _ in blocks]
-    mask = torch.ones(0)
+    size = count_units(model, loaded.family) + 1
+    sums = [torch.zeros(size, size) for _ in blocks]
+    mask, count = torch.ones(0), 0
 
-    def hook(number: int) -> object:
-        return lambda _module, args: sums[number].add(args[0], mask)
+    def hook(number: int) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+        def add(_module: nn.Module, args: tuple[Tensor, ...]) -> None:
+            real = args[0].flatten(0, -2)[mask].float().cpu()  # (tokens, units)
+            real = torch.cat([real, real.new_ones(len(real), 1)], 1)
+            sums[number].addmm_(real.T, real)
+
+        return add
 
     tokens = tokenize(loaded.tokenizer, texts, pairs, max_length)
     projections = [block.get_submodule(stack.feed_forward_output) for block in blocks]
-    hooks = [hook(number) for number in range(len(blocks))]
-    handles = [part.register_forward_pre_hook(own) for part, own in zip(projections, hooks, strict=True)]  # type: ignore[arg-type]
+    handles = [part.register_forward_pre_hook(hook(number)) for number, part in enumerate(projections)]
     with removing_hooks(handles), torch.inference_mode(), progress("feed-forward units", len(tokens)) as advance:
         for batch, padded in padded_batches(loaded.tokenizer, tokens, batch_tokens):
             inputs = {name: tensor.to(model.device) for name, tensor in padded.items()}
             mask = inputs["attention_mask"].bool().flatten()
+            count += int(mask.sum())
             backbone(model)(**inputs)
             advance(len(batch))
-    norms = [_column_norms(*_output_weight(block, stack)) for block in blocks]
-    scores = [layer.root_mean_square * norm for layer, norm in zip(sums, norms, strict=True)]
-    return UnitScores(scores, [layer.mean for layer in sums])
+    return UnitMoments([total / count for total in sums])
 
 
 def keep_units(
-    loaded: LoadedModel, count: int, scores: Sequence[np.ndarray], means: Sequence[np.ndarray] | None = None
+    loaded: LoadedModel, count: int, moments: UnitMoments, layers: Sequence[int] | None = None
 ) -> LoadedModel:
     """A new model of the same stock class with the `count` best units of every layer. The parent is not changed.
 
-    With `means`, the average contribution of the dropped units goes into the output bias, if the model has one.
+    `layers`: which layers of the measured model (from 1) those of this one are; by default all of them.
     """
     parent, stack = loaded.model, loaded.family.stack
-    _check_arguments(loaded, count, [scores] if means is None else [scores, means])
+    measured = [layer - 1 for layer in layers or range(1, loaded.layers + 1)]
+    _check_arguments(loaded, count, [moments.layers[number] for number in measured if number < len(moments.layers)])
     weights = {name: weight.clone() for name, weight in parent.state_dict().items()}
     for number, block in enumerate(loaded.family.layers(parent)):
         prefix = f"{backbone_prefix(parent)}{stack.blocks}.{number}."
-        best = np.sort(np.argsort(-scores[number], kind="stable")[:count])  # ties: the first
+        out, axis = _output_weight(block, stack)
+        columns = (out if axis == 1 else out.T).cpu()  # (hidden, units)
         bias = weights.get(f"{prefix}{stack.feed_forward_output}.bias")
-        if means is not None and bias is not None:
-            bias += _mean_of_dropped(*_output_weight(block, stack), best, means[number]).to(bias)
-        kept = torch.from_numpy(best).to(parent.device)
-        for name, axis in _cut_weights(block, stack):
-            weights[prefix + name] = weights[prefix + name].index_select(axis, kept)
+        best = moments.best_units(measured[number], columns, count, has_bias=bias is not None)
+        fitted, shift = fit_output(
+            moments.layers[measured[number]], columns, None if bias is None else bias.cpu(), best
+        )
+        for name, dimension in _cut_weights(block, stack):
+            weights[prefix + name] = weights[prefix + name].index_select(dimension, best.to(parent.device))
+        output = f"{prefix}{stack.feed_forward_output}"
+        weights[f"{output}.weight"] = (fitted if axis == 1 else fitted.T).contiguous().to(out)
+        if shift is not None:
+            weights[f"{output}.bias"] = shift.to(out)
     return build_like(loaded, lambda: _with_width(parent.config, stack, count), weights)
-
-
-class _Sums:
-    """Running sums of a layer's activations over all tokens but padding."""
-
-    def __init__(self) -> None:
-        self.tokens = 0
-        self.total = self.squares = torch.zeros(1, dtype=torch.float64)  # per unit: of activations, of their squares
-
-    def add(self, activations: Tensor, mask: Tensor) -> None:
-        real = activations.flatten(0, -2)[mask].double().cpu()  # (tokens, units)
-        self.tokens += len(real)
-        self.total, self.squares = self.total + real.sum(0), self.squares + real.square().sum(0)
-
-    @property
-    def mean(self) -> np.ndarray:
-        return (self.total / self.tokens).numpy()
-
-    @property
-    def root_mean_square(self) -> np.ndarray:
-        return (self.squares / self.tokens).sqrt().numpy()
 
 
 def _output_weight(block: nn.Module, stack: Stack) -> tuple[Tensor, int]:
@@ -149,18 +149,6 @@ def _cut_weights(block: nn.Module, stack: Stack) -> Iterator[tuple[str, int]]:
             if getattr(modules[path], "bias", None) is not None:
                 yield f"{path}.bias", 0
     yield f"{stack.feed_forward_output}.weight", _output_weight(block, stack)[1]
-
-
-def _column_norms(weight: Tensor, axis: int) -> np.ndarray:
-    return weight.double().norm(dim=1 - axis).cpu().numpy()
-
-
-def _mean_of_dropped(weight: Tensor, axis: int, kept: np.ndarray, means: np.ndarray) -> Tensor:
-    """The average contribution of all units that are not kept, (hidden,)."""
-    dropped = means.copy()
-    dropped[kept] = 0
-    columns = (weight if axis == 1 else weight.T).double().cpu()
-    return columns @ torch.from_numpy(dropped).double()
 
 
 def _with_width(config: PreTrainedConfig, stack: Stack, count: int) -> PreTrainedConfig:
@@ -182,12 +170,11 @@ def _refuse_unsupported(model: PreTrainedModel, family: Family) -> None:
         )
 
 
-def _check_arguments(loaded: LoadedModel, count: int, per_layer: Sequence[Sequence[np.ndarray]]) -> None:
-    """Refuse an impossible number of units, and scores or means that do not fit the model."""
+def _check_arguments(loaded: LoadedModel, count: int, moments: Sequence[Tensor]) -> None:
+    """Refuse an impossible number of units, and moments that do not fit the model."""
     units = count_units(loaded.model, loaded.family)
     if not 1 <= count <= units:
         message = f"{count} feed-forward units cannot be kept: a layer of this model has {units}"
         raise UserError(message, field=FIELD, hint=f"give 1 to {units}")
-    for rows in per_layer:
-        if [np.shape(row) for row in rows] != [(units,)] * loaded.layers:
-            raise UserError(f"scores need {loaded.layers} layers with one value for each of {units} units", field=FIELD)
+    if [each.shape for each in moments] != [(units + 1, units + 1)] * loaded.layers:
+        raise UserError(f"moments are needed for {loaded.layers} layers with {units} units each", field=FIELD)
