@@ -7,20 +7,24 @@ probing a subnetwork with that part alone shrunk; an allocation is judged by wha
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.models.shrink.shrink_plan import ShrinkPlan
+from probescale.models.shrink.shrinker import Shrinker
 from probescale.models.subsets import Subset
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.workbench import Workbench
 from probescale.probing.scores import ProbeScores
 from probescale.probing.subnetwork_prober import SubnetworkProber
 from probescale.selection.evidence import Evidence
+from probescale.tasks.sampling import split_rows
 from probescale.utils.files import Record
 from probescale.utils.progress import console
 
+NEW_TEXTS = 0.5  # of train: on these it is measured what a smaller part loses
 KEPT_IN_FILE = 10  # of the best allocations, beside the best for every number of layers
 
 
@@ -123,12 +127,21 @@ def _single_parts(shrinks: Iterable[ShrinkPlan]) -> list[ShrinkPlan]:
 
 
 def _information_lost(bench: Workbench, parts: Sequence[ShrinkPlan], kept: Subset) -> dict[ShrinkPlan, float]:
-    """Information lost by shrinking each part alone, in bits, clipped at zero: chance can make it negative."""
+    """Information lost by shrinking each part alone, in bits, clipped at zero: chance can make it negative.
+
+    Measured on half of the training texts, while parts are chosen by all other texts: a token or a unit that only
+    known texts can do without is missed on new ones.
+    """
+    texts, train, seed = bench.shrinker.texts, bench.task.train, bench.config.seed
+    _, new = split_rows(train.classes, NEW_TEXTS, seed)
+    known = sorted(set(range(len(texts))).difference(new))  # training texts come first
+    shrinker = Shrinker(bench.loaded, texts.take(known), max_length=bench.config.model.max_length)
+    task = replace(bench.task, train=train.take(new))
     cut = keep_layers(bench.loaded, kept)
     every = tuple(range(1, len(kept) + 1))
 
     def probed(model: LoadedModel) -> float:
-        return SubnetworkProber(model, bench.task, bench.config).score([every])[every]
+        return SubnetworkProber(model, task, bench.config).score([every])[every]
 
     before = probed(cut)
-    return {part: max(before - probed(bench.shrinker.shrink(cut, kept, part)), 0.0) for part in parts}
+    return {part: max(before - probed(shrinker.shrink(cut, kept, part)), 0.0) for part in parts}

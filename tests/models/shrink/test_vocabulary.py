@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -35,7 +36,7 @@ from probescale.models.proof.comparison import Proof, prepare_proof, prove_folde
 from probescale.models.proof.reference import compute_own_reference
 from probescale.models.saving import save_model, write_model
 from probescale.models.shrink.tokenizer import TokenizerVocabulary
-from probescale.models.shrink.vocabulary import trim_vocabulary
+from probescale.models.shrink.vocabulary import count_tokens, expected_shares, trim_vocabulary
 from probescale.models.tokenizers import tokenizer_fingerprint
 
 
@@ -155,6 +156,35 @@ def test_frequent_tokens_come_first(kind):
         assert min((counts[p] for p in more), default=0) >= max((counts[p] for p in dropped), default=0)
     merged = {vocabulary.tokens[n] for token in by_choice for n in vocabulary.merge_parts(vocabulary.ids[token])}
     assert more <= merged | set(by_choice) | {vocabulary.tokens[n] for n in vocabulary.characters}
+
+
+@pytest.mark.parametrize("kind", ["bert", "t5"])
+def test_room_beyond_the_texts_goes_to_tokens_that_are_frequent_in_general(kind):
+    seen, before = set(trimmed(kind).tokenizer.get_vocab()), parent(kind).tokenizer
+    room = len(seen) + 5 - least(kind)
+    more = set(trimmed(kind, room).tokenizer.get_vocab())
+    unseen = [token for token, _ in sorted(before.get_vocab().items(), key=lambda pair: pair[1]) if token not in seen]
+    assert more == seen | set(unseen[:5])
+
+
+def test_expected_shares_are_those_of_new_texts():
+    """Texts drawn by Zipf's law from the tokenizer's words: half of them tell what share of the others they cover."""
+    tokenizer = parent("bert").tokenizer
+    words = [token for token, _ in sorted(tokenizer.get_vocab().items(), key=lambda pair: pair[1]) if token.isalpha()]
+    random = np.random.default_rng(0)
+    weights = 1 / np.arange(3, len(words) + 3)
+    drawn = random.choice(words, (2, 300), p=weights / weights.sum())
+    known, new = (count_tokens(tokenizer, part.tolist()) for part in drawn)
+    shares = expected_shares(tokenizer, known)
+    assert sum(shares.values()) == pytest.approx(1)
+    assert list(shares)[: len(known)] == [token for token, _ in known.most_common()]
+    covered = 0.0
+    for size, (token, share) in enumerate(shares.items(), 1):
+        covered += share
+        if size in (20, len(known), len(known) + 20):
+            kept = set(list(shares)[:size])
+            assert covered == pytest.approx(sum(n for t, n in new.items() if t in kept) / sum(new.values()), abs=0.08)
+            assert token in shares
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
+import numpy as np
 from transformers import PreTrainedModel
 
 from probescale.config import Head, ShrinkConfig
@@ -17,9 +18,9 @@ from probescale.models.parameters import Parameters
 from probescale.models.shrink import embeddings, units
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.shrink.shrinker import Shrinker, count_shrunk
-from probescale.models.shrink.vocabulary import required_tokens
+from probescale.models.shrink.vocabulary import expected_shares, required_tokens
 
-COVERAGES = (1.0, 0.999, 0.995, 0.99, 0.98, 0.95)  # shares of the texts' tokens that stay whole
+COVERAGES = (0.995, 0.98, 0.95, 0.9, 0.8)  # shares of the tokens of new texts that stay whole
 WIDTH_DIVISORS = (2, 3, 4, 6)  # of the embeddings
 UNIT_DIVISORS = (2, 4, 8)  # of the feed-forward width
 ASSUMED_VOCABULARY = 10_000  # tokens that texts need, where there are no texts to count
@@ -75,25 +76,27 @@ def _vocabulary_sizes(shrinker: Shrinker, setting: str | int) -> list[int | None
         return [None]
     if isinstance(setting, int):
         return [min(setting, full)]
-    sizes = _sizes_by_coverage(shrinker)
     if setting == "task":
-        return [min(sizes[1.0], full)]
-    return [None, *dict.fromkeys(min(sizes[coverage], full) for coverage in COVERAGES)]
+        return [min(_count_seen(shrinker), full)]
+    wanted = sorted({_count_seen(shrinker), *_sizes_by_coverage(shrinker)}, reverse=True)
+    return [None, *(size for size in wanted if size < full)]
 
 
-def _sizes_by_coverage(shrinker: Shrinker) -> dict[float, int]:
-    """Coverage of the texts' tokens -> how many of the most frequent tokens it takes."""
+def _count_seen(shrinker: Shrinker) -> int:
+    """How many tokens the texts need, with those that are always kept."""
     tokenizer, counts = shrinker.loaded.tokenizer, shrinker.token_counts
-    always = required_tokens(tokenizer, counts)
-    names = set(tokenizer.convert_ids_to_tokens(sorted(always)))
-    total, covered = sum(counts.values()), sum(count for token, count in counts.items() if token in names)
-    sizes, size, open_coverages = {}, len(always), list(COVERAGES)
-    for token, count in counts.most_common():
-        while open_coverages and covered >= min(open_coverages) * total:
-            sizes[open_coverages.pop()] = size
-        if token not in names:
-            size, covered = size + 1, covered + count
-    return sizes | dict.fromkeys(open_coverages, size)
+    always = set(tokenizer.convert_ids_to_tokens(sorted(required_tokens(tokenizer, counts))))
+    return len(always | counts.keys())
+
+
+def _sizes_by_coverage(shrinker: Shrinker) -> list[int]:
+    """For every coverage, how many tokens make up that share of new texts, with those that are always kept."""
+    tokenizer, counts = shrinker.loaded.tokenizer, shrinker.token_counts
+    shares = expected_shares(tokenizer, counts)
+    always = set(tokenizer.convert_ids_to_tokens(sorted(required_tokens(tokenizer, counts))))
+    ranked = [*(shares.get(token, 0.0) for token in always), *(s for t, s in shares.items() if t not in always)]
+    covered = np.cumsum(ranked)[len(always) - 1 :]  # by the size of the vocabulary, from the smallest
+    return [len(always) + int(np.searchsorted(covered, coverage)) for coverage in COVERAGES]
 
 
 def _embedding_widths(shrinker: Shrinker, setting: str | int) -> list[int | None]:

@@ -2,9 +2,11 @@
 
 Always kept: special and added tokens; byte tokens, where the tokenizer has them; all one-character tokens, at the
 beginning of a word and inside, whose character is printable ASCII or occurs in the texts. Up to the limit follow the
-other tokens of the texts, most frequent first (for BPE with the tokens they are merged from), and then the remaining
-one-character tokens. Any text can still be encoded, though it may take more tokens. A character becomes unknown only if
-its token is dropped, and that happens only to characters that do not occur in the texts.
+other tokens of the texts, most frequent first (for BPE with the tokens they are merged from), the remaining
+one-character tokens, and then the tokens that do not occur in the texts, in the tokenizer's own order, in which the
+tokens come first that are frequent in general. Any text can still be encoded, though it may take more tokens. A
+character becomes unknown only if its token is dropped, and that happens only to characters that do not occur in the
+texts.
 """
 
 from __future__ import annotations
@@ -50,12 +52,28 @@ def required_tokens(tokenizer: PreTrainedTokenizerBase, counts: Mapping[str, int
     return frozenset(TokenizerVocabulary(tokenizer).required_ids(_characters(counts or {})))
 
 
+def expected_shares(tokenizer: PreTrainedTokenizerBase, counts: Mapping[str, int]) -> dict[str, float]:
+    """The share of every token in new texts of the same kind, in the order in which tokens are kept.
+
+    All tokens that the texts do not have get the share of those that they have once (Good and Turing's estimate), taken
+    from every token alike (absolute discounting) and divided by Zipf's law in the tokenizer's own order.
+    """
+    seen = {token: count for token, count in Counter(counts).most_common() if count > 0}
+    once, total = sum(count == 1 for count in seen.values()), max(sum(seen.values()), 1)
+    others = [token for _, token in sorted(TokenizerVocabulary(tokenizer).tokens.items()) if token not in seen]
+    weights = [1 / (place + len(seen)) for place in range(1, len(others) + 1)]
+    known = {token: (count - once / len(seen)) / total for token, count in seen.items()}
+    new = {token: once / total * weight / sum(weights) for token, weight in zip(others, weights, strict=True)}
+    return known | new
+
+
 def trim_vocabulary(
     loaded: LoadedModel, counts: Mapping[str, int], size: int | None = None, *, share: bool = False
 ) -> LoadedModel:
     """A new model of the same stock class with at most `size` tokens, in their old order. The parent is not changed.
 
-    `counts`: how often each token occurs. `share`: use the parent's memory for the weights that stay the same.
+    `counts`: how often each token occurs. Without `size`, the tokens that occur are kept.
+    `share`: use the parent's memory for the weights that stay the same.
     """
     vocabulary = TokenizerVocabulary(loaded.tokenizer)
     kept = _choose_ids(vocabulary, counts, _ids_in_settings(loaded.model), size)
@@ -96,7 +114,8 @@ def _choose_ids(
     ids = vocabulary.ids
     by_id = {ids[token]: count for token, count in counts.items() if count > 0 and token in ids}
     ranked = sorted(by_id, key=lambda number: (-by_id[number], number))
-    for number in (*ranked, *sorted(vocabulary.characters)):
+    others = vocabulary.tokens if size is not None else ()  # without a limit, no more than the texts need
+    for number in (*ranked, *sorted(vocabulary.characters), *sorted(others)):
         missing = ({number} | vocabulary.merge_parts(number)) - kept
         if len(kept) + len(missing) <= limit:
             kept |= missing
