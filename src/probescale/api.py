@@ -64,6 +64,7 @@ def compress(
     """
     from probescale.deploy.compressed import Compressed
     from probescale.pipeline.compress import Request, build_config, new_inputs, refuse_beside_keep
+    from probescale.pipeline.folder import check_run_folder
     from probescale.pipeline.run import run as run_pipeline
     from probescale.pipeline.smallest import smallest as find_smallest
 
@@ -74,6 +75,7 @@ def compress(
     chosen = {"time": time, **(settings or {})}
     request = Request(source, train, dev, unlabelled, budget if keep is None else "100%", columns, chosen)
     folder = Path(out) if out else Path("runs") / request.name
+    check_run_folder(folder, (), overwrite=overwrite)  # before rows are written where those of an earlier run stand
     with new_inputs(Path(f"{folder}.inputs")) as inputs:
         config, _ = build_config(request, inputs)
         if keep is None:

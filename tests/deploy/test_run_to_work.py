@@ -58,6 +58,26 @@ def test_the_export_of_a_run_measures_its_metric_again(run):
     assert about.value == pytest.approx(result.subnetwork.value, abs=0.026)  # one of 40 rows may sit on the edge
 
 
+@pytest.mark.parametrize("data", ["gone", "other rows", "changed labels"])
+def test_an_export_measures_only_on_the_data_of_its_run(run, tmp_path, monkeypatch, task_files, cli, data):
+    """What the path leads to now is not what the run was measured on: that costs the figure, not the export."""
+    shutil.copytree(run[0], tmp_path / "run")
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    lines = task_files.dev.read_text().splitlines()
+    if data == "other rows":
+        (tmp_path / "dev.csv").write_text("\n".join(lines[:-1]))
+    elif data == "changed labels":
+        (tmp_path / "dev.csv").write_text("\n".join([*lines[:-1], lines[-1].replace("negative", "positive")]))
+    (tmp_path / "run" / "config.yaml").write_text(config.replace(str(task_files.dev), "dev.csv"))
+    monkeypatch.chdir(tmp_path)  # a relative path leads elsewhere from another folder
+    done = cli("export", "run", "--out", "out")
+    assert done.code == 0, done.err
+    why = "dev.csv" if data == "gone" else "is not what the run was measured on"
+    assert f"the task's metric was not evaluated: {'task.dev' if data == 'gone' else 'the data'}" in done.out
+    assert why in done.out
+    assert json.loads((tmp_path / "out" / "probescale.json").read_text())["onnx"]["value"] is None
+
+
 @pytest.mark.long
 def test_what_loses_too_much_is_not_written(run, tmp_path, monkeypatch):
     folder = run[0]

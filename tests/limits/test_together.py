@@ -15,7 +15,8 @@ from probescale.models.loading import load_as_saved
 from probescale.probing.cache import Store
 from probescale.probing.represent import PassSettings, Request, represent
 from probescale.tasks.data import Examples
-from probescale.utils.cache import enforce_limit
+from probescale.utils.cache import FEATURES, enforce_limit
+from probescale.utils.ownership import write_manifest
 
 DATA = Examples(tuple(text for text, _ in labelled_rows(40)), None, (0, 1) * 20, ("a", "b"))
 
@@ -50,7 +51,9 @@ def test_processes_that_enforce_the_limit_at_once_do_not_fail(tmp_path, monkeypa
         folder.mkdir(parents=True)
         for site in range(5):
             (folder / f"layer-{site}.npy").write_bytes(b"x" * 100)
-            os.utime(folder / f"layer-{site}.npy", (old, old))
+        write_manifest(folder, FEATURES)
+        for file in folder.iterdir():
+            os.utime(file, (old, old))
     children = []
     for _ in range(4):
         if (child := os.fork()) == 0:

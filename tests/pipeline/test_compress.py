@@ -17,6 +17,7 @@ from probescale.pipeline.compress import NOTHING_GIVEN, Request, build_config
 from probescale.pipeline.validate import check
 from probescale.recovery.result import RunResult
 from probescale.recovery.smallest import SmallestSearch
+from probescale.utils.ownership import MANIFEST
 from probescale.utils.yaml_files import read_yaml
 
 ROWS = labelled_rows(160)
@@ -116,6 +117,7 @@ def test_a_live_model_with_its_tokenizer_and_more_data(model_folder, tmp_path):
         "dev.jsonl",
         "unlabelled.jsonl",
         "model",
+        MANIFEST,
     }
     config = read_yaml(small.folder / "config.yaml")
     assert config["model"]["source"] == str(tmp_path / "out.inputs" / "model")

@@ -29,6 +29,7 @@ from probescale.pipeline.validate import check, load_config
 from probescale.probing.score_files import load_scores
 from probescale.recovery.recipe import Choices
 from probescale.tasks.task import load_task
+from probescale.utils.ownership import MANIFEST
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +59,7 @@ def test_what_a_run_writes(bert_run):
     out = bert_run[1]
     names = {"config.yaml", "scores.json", "selection.json", "model", "metrics.json", "report.md"}
     names |= {"probes.svg", "probes.png", "predictions.csv", "report.html", "regressions.json", "bias.json"}
-    names |= {"schedule.json", "recipe.json", "alternatives.json"}
+    names |= {"schedule.json", "recipe.json", "alternatives.json", MANIFEST}
     assert {p.name for p in out.iterdir()} == names
     assert not list(out.parent.glob("*.partial"))
 
@@ -267,19 +268,6 @@ def test_the_seed_reaches_the_new_head(model_folder, task_files):
     ]
     assert heads[0].equal(heads[1])
     assert not heads[0].equal(heads[2])
-
-
-@pytest.mark.long
-def test_leftovers_of_another_configuration_are_not_used(bert_run, tmp_path, monkeypatch):
-    path, _ = bert_run
-    stale = tmp_path / "new.partial"
-    stale.mkdir()
-    (stale / ".work").mkdir()
-    (stale / ".work" / "identity.json").write_text("{}")
-    (stale / "scores.json").write_text("{}")
-    monkeypatch.setattr(training, "fine_tune", lambda *_, **__: ())
-    result = pipeline.run(load_config(path), tmp_path / "new")
-    assert result.original.params > 0
 
 
 def test_runs_that_share_the_original_share_its_recipe(model_folder, task_files, tmp_path, monkeypatch):

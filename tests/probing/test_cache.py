@@ -22,7 +22,8 @@ from probescale.probing.cache import Store
 from probescale.probing.represent import PassSettings, Request, compute_key, represent
 from probescale.probing.sites import list_sites
 from probescale.tasks.data import Examples
-from probescale.utils.cache import cache_limit, enforce_limit, list_entries, remove_entries
+from probescale.utils.cache import FEATURES, PACKAGE, cache_limit, enforce_limit, list_entries, remove_entries
+from probescale.utils.ownership import write_manifest
 
 TEXTS = tuple(text for text, _ in labelled_rows(40, seed=5))
 DATA = Examples(TEXTS, None, (0, 1) * 20, ("a", "b"))
@@ -234,11 +235,31 @@ def test_the_cache_keeps_its_limit(tmp_path, monkeypatch, cli):
         folder = tmp_path / "features" / f"entry{number}"
         folder.mkdir(parents=True)
         (folder / "layer.npy").write_bytes(b"x" * 1000)
-        os.utime(folder / "layer.npy", (now - age, now - age))
-    enforce_limit(2500)
+        write_manifest(folder, FEATURES)
+        for file in folder.iterdir():
+            os.utime(file, (now - age, now - age))
+    enforce_limit(3000)
     assert sorted(path.name for path in (tmp_path / "features").iterdir() if path.is_dir()) == ["entry0", "entry1"]
     enforce_limit(0)
     assert sorted(path.name for path in (tmp_path / "features").iterdir() if path.is_dir()) == ["entry0"]  # in use
     monkeypatch.setenv("PROBESCALE_CACHE_LIMIT", "much")
     with pytest.raises(UserError, match="PROBESCALE_CACHE_LIMIT"):
         cache_limit()
+
+
+@pytest.mark.parametrize("place", ["features", "pypi"])
+def test_only_entries_with_our_manifest_are_ever_removed(tmp_path, monkeypatch, cli, place):
+    monkeypatch.setenv("PROBESCALE_CACHE", str(tmp_path))
+    mine, entry = tmp_path / place / "mine", tmp_path / place / "entry"
+    for folder in (mine, entry):
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / "file.npy").write_bytes(b"x" * 1000)
+    write_manifest(entry, FEATURES if place == "features" else PACKAGE)
+    (entry / "notes.md").write_text("added by the user")
+    for file in tmp_path.rglob("*"):
+        os.utime(file, (0, 0))
+    assert [listed.name for listed in list_entries()] == [f"{place}/entry"]
+    enforce_limit(0)
+    assert "removed 0 entries" in cli("cache", "clear").out
+    left = sorted(str(path.relative_to(tmp_path / place)) for path in (tmp_path / place).rglob("*") if path.is_file())
+    assert [name for name in left if not name.endswith(".lock")] == ["entry/notes.md", "mine/deep/file.npy"]

@@ -142,7 +142,7 @@ def test_a_cell_that_fails_costs_itself_alone_and_is_tried_again(whole, tmp_path
     (folder.cell(bad) / "mine.txt").write_text("not a run")  # which no cell may replace
     results = run_study(study, folder.path)
     assert list(results.failed) == [bad]
-    assert "already exists" in results.failed[bad]
+    assert "left alone" in results.failed[bad]
     assert [row.strategy for row in results.rows] == ["original", "top_k"]
     shutil.rmtree(folder.cell(bad))
     assert run_study(study, folder.path).complete

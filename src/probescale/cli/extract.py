@@ -38,9 +38,9 @@ def extract(
     decoder = parse_layers(keep_decoder, "--keep-decoder") if keep_decoder is not None else None
     if decoder is not None and encoder_only:
         raise UserError("an encoder alone has no decoder", field="--keep-decoder", hint="leave one of the two out")
-    from probescale.utils.files import check_output_folder
+    from probescale.utils.outputs import check_output_folder
 
-    check_output_folder(out, overwrite=overwrite, markers=["probescale.json"])
+    check_output_folder(out, kind="model", inputs=[model, *([scores] if scores else [])], overwrite=overwrite)
     from probescale.utils.progress import spinner
 
     with spinner("loading libraries"), quick_imports():

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import SavedModel, quick_imports, show
+from probescale.cli.options import Overwrite, SavedModel, quick_imports, show
 from probescale.errors import UserError
 
 
@@ -34,6 +34,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="Write the predictions here.", show_default="standard output")
     ] = None,
+    overwrite: Overwrite = False,
     max_length: Annotated[
         int | None,
         typer.Option(min=2, help="Longest text in tokens; longer ones are cut.", show_default="as in training"),
@@ -41,7 +42,7 @@ def predict(
 ) -> None:
     """Predict texts as a stream, in their order; invalid lines are reported, and the others continue."""
     from probescale.deploy.texts import detect_format, read_texts
-    from probescale.utils.files import check_output_file
+    from probescale.utils.outputs import check_output_file
 
     path = None if file == "-" else Path(file)
     if path and not path.is_file():
@@ -49,7 +50,7 @@ def predict(
     if out and format_ is Shape.table:
         raise UserError("a table is for the terminal, not for a file", field="--format", hint="use jsonl or csv")
     if out:
-        check_output_file(out)
+        check_output_file(out, inputs=[model, *([path] if path else [])], overwrite=overwrite)
     with quick_imports():
         from probescale.deploy.open_model import open_model
         from probescale.deploy.predict import predict_lines

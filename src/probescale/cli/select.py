@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import Budgets, Json, show
+from probescale.cli.options import Budgets, Json, Overwrite, show
 
 STRUCTURE, WEIGHING, COSTS = "Structure of the subnetwork", "What the scores are worth", "Costs of the layers"
 
@@ -79,6 +79,7 @@ def select(
     k: Annotated[int | None, typer.Option(help="Number of layers, instead of a budget; with one: at most.")] = None,
     strategy: Strategy = None,
     out: Annotated[Path | None, typer.Option(help="Also write selection.json here.")] = None,
+    overwrite: Overwrite = False,
     as_json: Json = False,
     keep: Keep = None,
     gap: Gap = 1,
@@ -98,8 +99,10 @@ def select(
     from probescale.selection.budget import parse_budget
     from probescale.selection.files import CountedModel, Weighing, parse_weights, select_from_files
     from probescale.selection.structure import Structure
-    from probescale.utils.files import check_output_file
+    from probescale.utils.outputs import check_output_file
 
+    if out:
+        check_output_file(out, inputs=[*scores, *([model] if model else [])], overwrite=overwrite)
     weighing = Weighing(
         probes=parse_weights(weight, "--weight", "PROBE"),
         tasks=parse_weights(task_weight, "--task-weight", "TASK"),
@@ -111,7 +114,7 @@ def select(
     limits = parse_budget(budget, k, where="--")
     selection = select_from_files(scores, limits, strategy, weighing=weighing, structure=structure, counted=counted)
     if out:
-        selection.save(check_output_file(out))
+        selection.save(out)
     if as_json:
         typer.echo(selection.model_dump_json(indent=2))
     else:

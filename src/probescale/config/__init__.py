@@ -57,3 +57,10 @@ class RunConfig(Section):
     seed: Int = Field(
         default=0, ge=0, lt=2**32, description="Seed of the subsamples, the splits, the new head and the batch order."
     )
+
+    def list_sources(self) -> list[str]:
+        """Every model and data set that a run reads, as the configuration names them."""
+        task = self.task
+        data = [task.train, task.dev, task.unlabelled, self.shrink.corpus, *(probe.data for probe in task.probes)]
+        models = [self.model.source, *([self.recovery.teacher] if self.recovery.teacher else [])]
+        return [*models, *(part.source for part in data if part)]

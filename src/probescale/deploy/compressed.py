@@ -16,7 +16,8 @@ from urllib.parse import quote
 from probescale.errors import UserError
 from probescale.models.subsets import format_layers
 from probescale.recovery.result import RunResult
-from probescale.utils.files import atomic_folder, check_output_folder
+from probescale.utils.files import atomic_folder
+from probescale.utils.outputs import check_output_folder
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -201,14 +202,16 @@ class Compressed:
         `overwrite`: replace a folder that ProbeScale wrote. Other folders are left alone, unless they are empty.
         """
         from probescale.deploy.push import list_files
-        from probescale.models.saving import METADATA_FILE
+        from probescale.models.saving import MODEL_KIND
         from probescale.utils.resources import report_shortage
 
         target, source = Path(folder), self._model_folder
         empty = target.is_dir() and not any(target.iterdir())
-        out = check_output_folder(target, overwrite=overwrite or empty, markers=[METADATA_FILE], field="folder")
+        out = check_output_folder(
+            target, kind=MODEL_KIND, inputs=[source], overwrite=overwrite or empty, field="folder"
+        )
         paths = list_files(source)
-        with report_shortage(out), atomic_folder(out) as partial:
+        with report_shortage(out), atomic_folder(out, MODEL_KIND) as partial:
             for path in paths:
                 copy = partial / path.relative_to(source)
                 copy.parent.mkdir(parents=True, exist_ok=True)

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from probescale.config import RunConfig
 from probescale.deploy.evaluation import evaluate_metric
 from probescale.deploy.formats import Exporter, ExportRecord, find_exporter
 from probescale.deploy.inference import STATES, InferenceModel, input_names, load_pytorch, wrap_pytorch
 from probescale.deploy.model_folder import find_model_folder
 from probescale.deploy.open_model import open_exported
-from probescale.errors import ProofFailed, UserError
+from probescale.deploy.run_data import RunData, load_run_data
+from probescale.errors import ProofFailed, UserError, first_line
 from probescale.models.loading import quiet_transformers
 from probescale.models.saving import METADATA_FILE
 from probescale.models.tokenizers import reset_tokenizer
-from probescale.pipeline.validate import load_config
-from probescale.tasks.task import load_task
-from probescale.utils.files import atomic_folder, check_output_folder, read_json, write_json
+from probescale.utils.files import atomic_folder, read_json, write_json
+from probescale.utils.outputs import check_output_folder
 from probescale.utils.resources import report_shortage
 
+KIND = "export"  # of the folder
 TOLERANCE = 1e-3  # of the largest number of an output: float32 sums differ with their order
 TEXTS = (
     "Fine.",
@@ -33,11 +33,13 @@ TEXTS = (
 def export(
     source: str, out: Path, to: str = "onnx", *, int8: bool = False, tolerance: float = 0.01, overwrite: bool = False
 ) -> ExportRecord:
-    """Write a model with its tokenizer and config into a folder; `tolerance` is what the task's metric may lose."""
+    """Write a model with its tokenizer and config into a folder; `tolerance` is what the task's metric may lose.
+
+    Where the dev set of its run is gone or has changed, the metric is not evaluated, and the record says why.
+    """
     exporter = find_exporter(to)
-    out = check_output_folder(out, overwrite=overwrite, markers=[METADATA_FILE])
+    out = check_output_folder(out, kind=KIND, inputs=[source], overwrite=overwrite)
     folder = find_model_folder(Path(source))
-    config = _load_run_config(folder)
     loaded = load_pytorch(folder, source, "MODEL")
     original = wrap_pytorch(loaded)
     record = ExportRecord(
@@ -49,7 +51,8 @@ def export(
         largest_difference=0.0,
     )
     metadata = read_json(folder / METADATA_FILE, field="MODEL") if (folder / METADATA_FILE).is_file() else None
-    with report_shortage(out), atomic_folder(out) as partial:
+    data, reason = _find_run_data(folder, original.labels)
+    with report_shortage(out), atomic_folder(out, KIND) as partial:
         draft = _Draft(partial, exporter, metadata or {"parent": source})
         exporter.write(loaded, original.kind, partial, int8=int8)
         with quiet_transformers():
@@ -59,9 +62,8 @@ def export(
         record = record.model_copy(update={"largest_difference": difference})
         if int8 and exporter.quantize(partial):
             record = record.model_copy(update={"int8": True})
-        if config is not None:
-            values = _compare_metric(original, draft.reopen(record), config, tolerance)
-            record = record.model_copy(update=values)
+        values = _compare_metric(original, draft.reopen(record), data, tolerance) if data else {"unmeasured": reason}
+        record = record.model_copy(update=values)
         draft.reopen(record)
     return record
 
@@ -78,10 +80,12 @@ class _Draft:
         return open_exported(self.folder, self.exporter, field="--out")
 
 
-def _load_run_config(folder: Path) -> RunConfig | None:
-    """The configuration of the run that a model folder belongs to, if there is one."""
-    path = folder.parent / "config.yaml"
-    return load_config(path) if folder.name == "model" and path.is_file() else None
+def _find_run_data(folder: Path, labels: tuple[str, ...]) -> tuple[RunData | None, str]:
+    """What the metric is evaluated on; where that is not possible, why: it takes the figure only, not the export."""
+    try:
+        return load_run_data(folder, labels), ""
+    except UserError as error:
+        return None, first_line(error)
 
 
 def _compare_outputs(original: InferenceModel, exported: InferenceModel) -> float:
@@ -105,11 +109,11 @@ def _compare_outputs(original: InferenceModel, exported: InferenceModel) -> floa
 
 
 def _compare_metric(
-    original: InferenceModel, exported: InferenceModel, config: RunConfig, tolerance: float
+    original: InferenceModel, exported: InferenceModel, data: RunData, tolerance: float
 ) -> dict[str, Any]:
     """The metric of both models on the dev set of the run; refused if the export loses more than `tolerance`."""
-    task = load_task(config.task, config.seed)
-    before, after = (evaluate_metric(model, task, config.model.max_length) for model in (original, exported))
+    task = data.task
+    before, after = (evaluate_metric(model, task, data.max_length) for model in (original, exported))
     if task.measure.loss(before, after) > tolerance:
         raise UserError(
             f"{task.metric} on {task.dev_split} falls from {100 * before:.2f} to {100 * after:.2f}, by more than "
@@ -117,4 +121,4 @@ def _compare_metric(
             field="--tolerance",
             hint="nothing was written; allow more, or export without --int8",
         )
-    return {"metric": task.metric, "value_pytorch": before, "value": after}
+    return {"metric": task.metric, "value_recorded": data.recorded, "value_pytorch": before, "value": after}

@@ -16,6 +16,7 @@ from probescale.utils.registry import first_doc_line
 
 SHOWN = 60  # characters of a text in a table
 TABLE_ROWS = 1000  # predictions in one table
+CHANGED = 0.01  # of a metric: more than another machine's rounding makes
 
 
 def export_lines(record: ExportRecord, to: str, out: Path) -> list[str]:
@@ -27,8 +28,12 @@ def export_lines(record: ExportRecord, to: str, out: Path) -> list[str]:
     ]
     if record.value is not None and record.value_pytorch is not None:
         lines.append(f"{record.metric} on dev: {100 * record.value:.2f}; PyTorch: {100 * record.value_pytorch:.2f}")
+        if record.value_recorded is not None and abs(record.value_recorded - record.value_pytorch) > CHANGED:
+            lines.append(
+                f"note: the run recorded {100 * record.value_recorded:.2f} for this model; its files have changed since"
+            )
     else:
-        lines.append("the task's metric was not evaluated: the model is not in a run folder")
+        lines.append(f"the task's metric was not evaluated: {record.unmeasured}")
     return lines
 
 

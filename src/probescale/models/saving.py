@@ -14,18 +14,20 @@ from probescale.models.loading import LoadedModel, quiet_transformers
 from probescale.models.proof.comparison import load_options, prepare_proof, prove_folder
 from probescale.models.proof.reference import compute_own_reference
 from probescale.models.tokenizers import reset_tokenizer
-from probescale.utils.files import atomic_folder, check_output_folder, write_json, write_text
+from probescale.utils.files import atomic_folder, write_json, write_text
+from probescale.utils.outputs import check_output_folder
 from probescale.utils.resources import report_shortage
 
 METADATA_FILE = "probescale.json"
+MODEL_KIND = "model"  # of a folder
 
 
 def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, *, overwrite: bool = False) -> None:
     """Save weights, config, tokenizer and probescale.json; the folder appears only once a fresh process proved it."""
-    folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[METADATA_FILE])
+    folder = check_output_folder(Path(folder), kind=MODEL_KIND, inputs=[loaded.source], overwrite=overwrite)
     model, family = loaded.model, loaded.family
     params = count_parameters(model, family).total
-    with report_shortage(folder), atomic_folder(folder) as partial:
+    with report_shortage(folder), atomic_folder(folder, MODEL_KIND, also=["README.md"]) as partial:
         job = prepare_proof(loaded, compute_own_reference(model, family), params, partial)
         write_model(loaded, partial)
         proof = prove_folder(job)

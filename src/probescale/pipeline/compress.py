@@ -15,8 +15,10 @@ from probescale.tasks.columns import Layout, find_layout, find_text_column
 from probescale.tasks.live import save_rows
 from probescale.tasks.readers import read_all_columns
 from probescale.utils.files import remove_folder
+from probescale.utils.ownership import read_manifest, write_manifest
 from probescale.utils.sources import DATA_SUFFIXES
 
+INPUTS = "inputs"  # kind of the folder with models and rows from Python
 NOTHING_GIVEN = "5x"  # the budget where neither a budget nor a share to keep is given
 
 
@@ -98,8 +100,20 @@ def _as_source(given: object, path: Path, field: str) -> str:
     """A source as the configuration names it; rows from Python are written to a file first."""
     if isinstance(given, (str, Path)):
         return str(given)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _claim(path.parent)
     return str(save_rows(given, path, field=field))
+
+
+def _claim(inputs: Path) -> None:
+    """Make the folder for live models and rows ours; refuse one of someone else."""
+    if inputs.exists() and any(inputs.iterdir()) and read_manifest(inputs, INPUTS) is None:
+        raise UserError(
+            f'"{inputs}" is where rows and models from Python are kept, but it was not written by ProbeScale',
+            field="out",
+            hint="choose another folder for the run, or move that one",
+        )
+    inputs.mkdir(parents=True, exist_ok=True)
+    write_manifest(inputs, INPUTS, files=[f"{part}.jsonl" for part in ("train", "dev", "unlabelled")])
 
 
 def _columns(layout: Layout) -> dict[str, Any]:
@@ -129,6 +143,7 @@ def _model_source(model: str | tuple[Any, Any], folder: Path) -> str:
             field="model",
             hint="give a source, or a tuple of a transformers model and its tokenizer",
         )
+    _claim(folder.parent)
     for part in model:
         part.save_pretrained(folder)
     return str(folder)

@@ -16,13 +16,14 @@ from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.memory import release_memory
 from probescale.models.proof.comparison import prepare_proof, prove_folder
 from probescale.models.proof.reference import compute_head_reference, compute_layer_reference
-from probescale.models.saving import METADATA_FILE, describe_cut, write_model
+from probescale.models.saving import METADATA_FILE, MODEL_KIND, describe_cut, write_model
 from probescale.models.sentence_encoder import check_modules, copy_modules, is_sentence_encoder
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.provenance import provenance
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
-from probescale.utils.files import atomic_folder, check_output_folder, write_json
+from probescale.utils.files import atomic_folder, write_json
+from probescale.utils.outputs import check_output_folder
 from probescale.utils.progress import spinner
 from probescale.utils.resources import report_shortage
 from probescale.utils.sources import fetch_model_folder
@@ -48,7 +49,8 @@ def cut_to_folder(
     `heads`: how many every layer keeps, the best by `head_scores`, which are of the whole model.
     Memory: the parent's weights once, as they are stored. The cut shares them, and both are gone before the proof.
     """
-    folder = check_output_folder(Path(folder), overwrite=overwrite, markers=[METADATA_FILE])
+    inputs = [source, *([head_scores] if isinstance(head_scores, Path) else [])]
+    folder = check_output_folder(Path(folder), kind=MODEL_KIND, inputs=inputs, overwrite=overwrite)
     config = read_config(source, revision, field="MODEL")
     family = find_family(config, field="MODEL")
     kept = family.check_kept(kept, config)  # before anything large is fetched
@@ -76,7 +78,7 @@ def cut_to_folder(
         record["params"] = count_parameters(child.model, family).total
         record["kept_heads"] = [list(chosen[layer]) for layer in kept]
         record["heads_original"] = config.num_attention_heads
-    with report_shortage(folder), atomic_folder(folder) as partial:
+    with report_shortage(folder), atomic_folder(folder, MODEL_KIND) as partial:
         check = prepare_proof(child, wanted, record["params"], partial)
         write_model(child, partial)
         del parent, child

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +27,7 @@ from probescale.recovery.recipe import Choices, describe_recipe
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel
 from probescale.selection.result import Selection
 from probescale.tasks.metrics import interval
-from probescale.utils.files import remove_folder, write_json
+from probescale.utils.files import AGAIN, read_json, remove_folder, write_json
 from probescale.utils.progress import spinner
 
 PREDICTIONS, SWAPS = ".predictions.json", ".swaps.json"
@@ -101,7 +100,7 @@ class Evaluator:
         """Cut, fine-tune and evaluate a subnetwork; its model is held for `save` where `hold` says so."""
         is_original = original is None or self._is_original(kept)
         path = self.training.result_path(kept, is_original=is_original)
-        if path.exists():
+        if self._is_complete(path, is_original=is_original):
             return EvaluatedModel.load(path)
         started, length = time.perf_counter(), self.config.model.max_length
         model, losses, health = self.training.train_original() if is_original else self.training.fine_tune(name, kept)
@@ -127,6 +126,11 @@ class Evaluator:
         if not held:
             remove_folder(self.training.checkpoints(kept, is_original=is_original))
         return evaluated
+
+    def _is_complete(self, path: Path, *, is_original: bool) -> bool:
+        """Whether an evaluated model has everything that later steps read; a damaged part was removed."""
+        parts = [path, path.with_suffix(PREDICTIONS), *([path.with_suffix(SWAPS)] if self.task.kind.bias_pairs else [])]
+        return all(part.exists() for part in parts) and (not is_original or self.training.has_teacher())
 
     def _size(self, model: LoadedModel) -> dict[str, Any]:
         parameters, original = count_parameters(model.model, model.family), self.shrinker.original
@@ -179,7 +183,7 @@ class Evaluator:
                 seed=self.config.seed,
             )
             write_json(path, [one.model_dump() for one in found])
-        return tuple(Alternative(**one) for one in json.loads(path.read_text(encoding="utf-8")))
+        return tuple(Alternative(**one) for one in read_json(path, hint=AGAIN))
 
     def bias(self, small: EvaluatedModel) -> Bias | None:
         """How names and pronouns move the answers of both models; None where answers are not classes of texts."""
@@ -187,7 +191,7 @@ class Evaluator:
         cut = self.training.result_path(small.kept, is_original=self._is_original(small.kept)).with_suffix(SWAPS)
         if not original.exists():
             return None
-        return Bias(original=json.loads(original.read_text()), small=json.loads(cut.read_text()))
+        return Bias(original=read_json(original, hint=AGAIN), small=read_json(cut, hint=AGAIN))
 
     def save(self, selection: Selection) -> None:
         """Write the selection's model as the run's result, and prove it."""

@@ -29,7 +29,8 @@ def probe_once(bench: Workbench, path: Path) -> ProbeScores:
     """As `probe_task`, kept in a file: what it already holds is not measured again."""
     if not path.exists():
         probe(bench.loaded, bench.task, bench.config, bench.provenance).save(path)
-    collect_evidence(load_scores(path), bench).save(path)
+    named = {"task": bench.task.name, "provenance": bench.provenance}  # an interrupted run may have had another name
+    collect_evidence(load_scores(path).model_copy(update=named), bench).save(path)
     return load_scores(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,9 +12,10 @@ from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.allocation import allocate
 from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.evidence import best_task_probe, probe_once
-from probescale.pipeline.folder import INNER, check_run_folder, work_folder
+from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
 from probescale.pipeline.schedule import Schedule, make_schedule, refit, set_examples, show_schedule
+from probescale.pipeline.seals import INNER, mend, sealed
 from probescale.pipeline.tournament import Tournament, run_tournament
 from probescale.pipeline.tournament_size import settle_tournament, without_pointless_tournament
 from probescale.pipeline.workbench import Workbench, prepare
@@ -24,6 +24,7 @@ from probescale.recovery.recipe import Choices
 from probescale.recovery.result import ORIGINAL, EvaluatedModel, RunResult
 from probescale.selection.evidence import Evidence, combine_scores
 from probescale.selection.result import Selection
+from probescale.utils.files import write_text
 from probescale.utils.progress import Phases
 from probescale.utils.resources import report_shortage
 
@@ -34,9 +35,9 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, shared: 
     Until then the work stands in `out.partial`; the same call resumes it after an interruption. `shared`: a folder
     written by prepare_shared(), with the scores and the fine-tuned original that several runs have in common.
     """
-    started, out = time.monotonic(), check_run_folder(out, overwrite=overwrite)
+    started, out = time.monotonic(), check_run_folder(out, config.list_sources(), overwrite=overwrite)
     bench = prepare(config)
-    with work_folder(out, config, bench.provenance) as work, report_shortage(work):
+    with work_folder(out, config, bench.provenance, overwrite=overwrite) as work, report_shortage(work):
         bench = bench.with_costs(work / "costs.json")
         bench.check_budget()  # before any work
         schedule = make_schedule(bench, work / "schedule.json", shared and shared / "schedule.json")
@@ -52,7 +53,7 @@ def _run(bench: Workbench, schedule: Schedule, phases: Phases, work: Path, share
     """Every step of a run whose recipe is chosen."""
     with phases.phase("probing"):
         if shared:
-            shutil.copyfile(shared / "scores.json", work / "scores.json")
+            write_text(work / "scores.json", (shared / "scores.json").read_text(encoding="utf-8"))
         scores = probe_once(bench, work / "scores.json")
         shrinks = allocate(bench, scores, work / "allocation.json")
     evaluator = Evaluator(bench, work, shrinks[0], shared)
@@ -118,7 +119,8 @@ def prepare_shared(configs: Sequence[RunConfig], folder: Path) -> None:
     widest = max(configs, key=lambda config: bench.with_config(config).most_layers())
     strategies = dict.fromkeys(name for config in configs for name in bench.with_config(config).strategies)
     folder.mkdir(parents=True, exist_ok=True)
-    with report_shortage(folder):
+    mend(folder)
+    with report_shortage(folder), sealed(folder):
         schedule = make_schedule(bench, folder / "schedule.json")  # as every run will
         bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
         bench = bench.with_recipe(schedule.choices)

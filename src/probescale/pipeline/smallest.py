@@ -61,14 +61,15 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     every size, gives way to `stitched`.
     """
     check_share(keep)
-    out = check_run_folder(out, overwrite=overwrite)
+    out = check_run_folder(out, config.list_sources(), overwrite=overwrite)
     strategy = config.selection.strategy
     if STRATEGIES[strategy].decides_allocation:
         strategy = "stitched" if config.selection.gap == 1 else "marginal"
     selection = config.selection.model_copy(update={"budget": "100%", "k": None, "strategy": strategy})
     bench = prepare(config.model_copy(update={"selection": selection, "compare": ()}))
     bench = replace(bench, task=bench.task.with_validation(VALIDATION, config.seed))
-    with work_folder(out, bench.config, bench.provenance, keep=keep) as work, report_shortage(work):
+    opened = work_folder(out, bench.config, bench.provenance, overwrite=overwrite, keep=keep)
+    with opened as work, report_shortage(work):
         scores = probe_once(bench, work / "scores.json")
         search = _Search(bench, scores, work, keep)
         answer = search.run()

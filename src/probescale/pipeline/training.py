@@ -16,7 +16,8 @@ from probescale.models.proof.reference import compute_layer_reference
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset, format_subset
 from probescale.models.surgery import keep_layers
-from probescale.pipeline.folder import EVALUATED, INNER
+from probescale.pipeline.folder import EVALUATED
+from probescale.pipeline.seals import INNER, TRACKED, TRAINING
 from probescale.pipeline.workbench import Workbench, match_teacher
 from probescale.recovery.fine_tuning import fine_tune, prepare_training
 from probescale.recovery.health import Health, check_original, check_subnetwork, logits_on
@@ -27,7 +28,6 @@ from probescale.recovery.teacher import TeacherOutputs, load_teacher, record_tea
 from probescale.tasks.unlabelled import changed_copies, joined
 from probescale.utils.progress import console
 
-TRACKED = "tracking"
 TEACHER = "teacher"  # the fine-tuned original, and the answers that subnetworks learn
 HIGHER, LOWER, LONGER = 3.0, 1 / 3, 2  # other rates and epochs, where a training failed
 
@@ -229,9 +229,13 @@ class Training:
             return None
         return TeacherOutputs.load(self.shared / INNER / TEACHER, self.unlabelled)
 
+    def has_teacher(self) -> bool:
+        """Whether everything that subnetworks learn from stands in the run's folder."""
+        return not self.config.recovery.distil or (self.shared / INNER / TEACHER).is_dir()
+
     def checkpoints(self, kept: Subset, *, is_original: bool) -> Path:
         """Where checkpoints stand until the trained model is evaluated, and saved if it is the run's result."""
-        return self.result_path(kept, is_original=is_original).parent.with_name("training") / (
+        return self.result_path(kept, is_original=is_original).parent.with_name(TRAINING) / (
             ORIGINAL if is_original else format_subset(kept)
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -38,7 +37,7 @@ from probescale.selection.structure import Structure
 from probescale.tasks.label_matching import match_labels
 from probescale.tasks.task import Task, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
-from probescale.utils.files import write_json
+from probescale.utils.files import AGAIN, read_json, write_json
 from probescale.utils.progress import console
 
 USUAL_TIMES_SMALLER = 5.0
@@ -156,7 +155,7 @@ class Workbench:
             return replace(self, costs={})
         if not path.exists():
             write_json(path, {unit: cost.model_dump() for unit, cost in self._measure_costs().items()})
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = read_json(path, hint=AGAIN)
         return replace(self, costs={unit: Cost(**cost) for unit, cost in stored.items()})
 
     def _measure_costs(self) -> dict[Unit, Cost]:

@@ -23,8 +23,9 @@ import numpy as np
 from filelock import FileLock
 
 from probescale.errors import MachineError
-from probescale.utils.cache import cache_limit, enforce_limit, features_dir, try_lock
+from probescale.utils.cache import FEATURES, cache_limit, enforce_limit, features_dir, try_lock
 from probescale.utils.files import format_size, write_json
+from probescale.utils.ownership import MANIFEST, remove_own, write_manifest
 from probescale.utils.progress import console
 
 READ_ROWS = 4096  # read at a time: memory does not grow with the file
@@ -81,6 +82,7 @@ class Writer:
     def resume(self, rows: int) -> None:
         """Open the files with the first `rows` rows in place."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        write_manifest(self.folder, FEATURES, files=self.names)
         self.rows = rows
         for site, width in self.widths.items():
             path = self.folder / f"{site}.npy"
@@ -94,6 +96,11 @@ class Writer:
             self.files[site].truncate(offset + rows * width * 4)
             self.files[site].seek(0, os.SEEK_END)
             self.checksums[site] = _checksum(path, rows, width)
+
+    @property
+    def names(self) -> list[str]:
+        """The files of an entry."""
+        return ["manifest.json", "progress.json", "rows.npy", *(f"{site}.npy" for site in self.widths)]
 
     def write(self, site: str, rows: np.ndarray) -> None:
         """Append rows to a site's file."""
@@ -134,7 +141,8 @@ class Writer:
         manifest = {"rows": self.rows, "widths": dict(self.widths), "crc32": self.checksums, "about": dict(about)}
         (self.folder / "progress.json").unlink(missing_ok=True)
         write_json(self.folder / "manifest.json", manifest)
-        shutil.rmtree(target, ignore_errors=True)
+        if target.exists():  # a damaged one
+            remove_own(target, [*self.names, MANIFEST], keep_in=self.folder)
         self.folder.replace(target)
 
     def read_progress(self) -> int:

@@ -30,6 +30,14 @@ def load_scores(path: Path) -> ProbeScores:
         raise UserError(f"{path} cannot be read: {error}", field="SCORES") from error
 
 
+def is_scores_file(path: Path) -> bool:
+    """Whether a file can only be one that `probescale probe` wrote."""
+    try:
+        return path.suffix.lower() != ".csv" and bool(load_scores(path).provenance)
+    except UserError:
+        return False
+
+
 def _from_json(path: Path) -> ProbeScores:
     try:
         scores = ProbeScores.model_validate(read_json(path, field="SCORES"))

@@ -1,7 +1,8 @@
-"""Checkpoints of a long training, from which it resumes after an interruption. Incomplete ones are ignored."""
+"""Checkpoints of a long training, from which it resumes after an interruption. Only complete, intact ones count."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from pathlib import Path
@@ -10,11 +11,12 @@ from typing import Any
 from transformers import TrainerCallback, TrainerState
 
 from probescale.utils.distributed import broadcast_from_main, is_main_process
+from probescale.utils.files import file_sha256, sync, write_json
 
 SECONDS_BETWEEN = 300.0  # of training between two checkpoints
 SECONDS_AT_END = 30.0  # of training since the last checkpoint that are worth one at the end
 CHECK_EVERY = 10  # steps after which all processes look at the clock together
-COMPLETE = "complete"  # file in a checkpoint, written after all others
+COMPLETE = "complete"  # file in a checkpoint, written after all others: their hashes
 
 
 class Checkpoints(TrainerCallback):
@@ -42,16 +44,29 @@ class Checkpoints(TrainerCallback):
         self.last_saved = time.monotonic()
         if is_main_process():
             new = checkpoint_path(self.folder, state.global_step)
-            (new / COMPLETE).touch()
+            sync(new)
+            write_json(new / COMPLETE, _hash_files(new))
             for old in self.folder.glob("checkpoint-*"):
                 if old != new:
                     shutil.rmtree(old)
 
 
 def find_newest(folder: Path) -> Path | None:
-    """The newest complete checkpoint in a folder, if there is one."""
-    complete = [path.parent for path in folder.glob(f"checkpoint-*/{COMPLETE}")]
-    return max(complete, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    """The newest checkpoint in a folder that is complete and as it was written, if there is one."""
+    intact = [path.parent for path in folder.glob(f"checkpoint-*/{COMPLETE}") if _is_intact(path)]
+    return max(intact, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+
+
+def _hash_files(checkpoint: Path) -> dict[str, str]:
+    files = (path for path in checkpoint.rglob("*") if path.is_file() and path.name != COMPLETE)
+    return {str(path.relative_to(checkpoint)): file_sha256(path) for path in files}
+
+
+def _is_intact(complete: Path) -> bool:
+    try:
+        return json.loads(complete.read_text(encoding="utf-8")).items() <= _hash_files(complete.parent).items()
+    except (ValueError, AttributeError):  # the list itself is damaged
+        return False
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:

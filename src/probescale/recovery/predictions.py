@@ -13,7 +13,7 @@ import numpy as np
 
 from probescale.tasks.data import tuple_rows
 from probescale.tasks.task import Task
-from probescale.utils.files import write_text
+from probescale.utils.files import AGAIN, read_json, write_text
 
 
 def save_predictions(path: Path, predicted: np.ndarray) -> None:
@@ -23,7 +23,7 @@ def save_predictions(path: Path, predicted: np.ndarray) -> None:
 
 def load_predictions(path: Path) -> np.ndarray:
     """Predictions that `save_predictions` stored."""
-    rows: list[Any] = json.loads(path.read_text(encoding="utf-8"))
+    rows: list[Any] = read_json(path, hint=AGAIN)
     if not rows or not isinstance(rows[0], list):
         return np.array(rows)
     return tuple_rows([tuple(row) for row in rows])

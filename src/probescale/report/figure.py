@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 from probescale.errors import UserError
 from probescale.probing.scores import ProbeResult, ProbeScores
-from probescale.utils.files import atomic_file, check_output_file
+from probescale.utils.files import atomic_file
+from probescale.utils.outputs import Inputs, check_output_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FORMATS = ("svg", "png")
+MAKER = "probescale"  # in the metadata of every figure
 
 
 def write_figure(scores: ProbeScores, stem: Path, kept: Sequence[int] = ()) -> list[Path]:
@@ -29,14 +31,26 @@ def write_figure(scores: ProbeScores, stem: Path, kept: Sequence[int] = ()) -> l
     return paths
 
 
-def check_figure_files(scores: Path) -> None:
-    """Refuse before any work if the figure of these scores cannot be written, or would replace them."""
-    if scores.suffix.removeprefix(".") in FORMATS:
-        raise UserError(
-            f'"{scores}" is where the figure goes', field="--out", hint="give the scores a name like scores.json"
-        )
-    for name in FORMATS:
-        check_output_file(scores.with_suffix(f".{name}"))
+def check_figure_files(
+    stem: Path, *, inputs: Inputs, overwrite: bool, scores: Path | None = None, field: str = "--out"
+) -> None:
+    """Refuse before any work if a figure cannot be written, or would replace its scores or other files."""
+    for path in _figure_paths(stem):
+        if path == scores:
+            raise UserError(
+                f'"{scores}" is where the figure goes', field=field, hint="give the scores a name like scores.json"
+            )
+        check_output_file(path, inputs=inputs, overwrite=overwrite, is_own=_is_own_figure, field=field)
+
+
+def _figure_paths(stem: Path) -> list[Path]:
+    return [stem.with_name(f"{stem.name}.{kind}") for kind in FORMATS]
+
+
+def _is_own_figure(path: Path) -> bool:
+    """Whether saved_figure() wrote a file."""
+    with path.open("rb") as file:
+        return MAKER.encode() in file.read(2000)
 
 
 @contextmanager
@@ -49,12 +63,12 @@ def saved_figure(stem: Path, size: tuple[float, float] = (7.2, 4.2)) -> Iterator
         matplotlib.rcdefaults()  # ignore a matplotlibrc in the current folder
         matplotlib.rcParams.update({"svg.hashsalt": "probescale", "font.size": 10, "text.parse_math": False})
         figure = Figure(figsize=size, layout="constrained")
-        paths = [stem.with_name(f"{stem.name}.{kind}") for kind in FORMATS]
+        paths = _figure_paths(stem)
         yield figure, paths
         for path, kind in zip(paths, FORMATS, strict=True):
-            date = {"Date": None} if kind == "svg" else {}
+            about = {"Date": None, "Creator": MAKER} if kind == "svg" else {"Software": MAKER}
             with atomic_file(path) as partial:
-                figure.savefig(partial, format=kind, dpi=150, metadata=date)
+                figure.savefig(partial, format=kind, dpi=150, metadata=about)
 
 
 def _draw(axes, scores: ProbeScores) -> None:  # noqa: ANN001 - matplotlib's axes

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from probescale.errors import UserError
-from probescale.pipeline.folder import EVALUATED, INNER
+from probescale.pipeline.folder import EVALUATED
 from probescale.pipeline.provenance import command
+from probescale.pipeline.seals import INNER, mend
 from probescale.study.cells import Study, build_study
+from probescale.utils.differences import list_differences
 from probescale.utils.files import read_json, write_json, write_text
 
 STUDY_FILE = "study.json"
@@ -25,9 +28,9 @@ class StudyFolder:
         """Start a study here, or resume it: only its lists and its engine may have changed."""
         mark = self.path / STUDY_FILE
         if mark.is_file():
-            if changed := _first_difference(_fixed_settings(self._stored()["settings"]), _fixed_settings(study.raw)):
+            if changed := list_differences(_fixed_settings(self._stored()["settings"]), _fixed_settings(study.raw)):
                 raise UserError(
-                    f'"{self.path}" holds a study with other settings: {changed} differs',
+                    f'"{self.path}" holds a study with other settings: {changed[0][0]} differs',
                     field="--out",
                     hint="choose another folder; only the lists and the engine under `study` may change",
                 )
@@ -55,6 +58,14 @@ class StudyFolder:
         """Folder of a shared preparation: scores, and the fine-tuned original."""
         return self.path / "shared" / name
 
+    def mend_preparation(self, name: str) -> None:
+        """Restore damaged files of a preparation. If some have to be made again, it counts as not done."""
+        if mend(self.preparation(name)):
+            self._done_file(name).unlink(missing_ok=True)
+
+    def _done_file(self, preparation: str) -> Path:
+        return self.preparation(preparation) / INNER / EVALUATED / "original.json"
+
     def cell(self, name: str) -> Path:
         """Run folder of a cell."""
         return self.path / "cells" / name
@@ -67,9 +78,7 @@ class StudyFolder:
 
     def is_done(self, job: str) -> bool:
         """Whether the file that a cell, or a preparation, writes last exists."""
-        return (self.cell(job) / "metrics.json").is_file() or (
-            self.preparation(job) / INNER / EVALUATED / "original.json"
-        ).is_file()
+        return (self.cell(job) / "metrics.json").is_file() or self._done_file(job).is_file()
 
     def record_failure(self, job: str, why: str) -> None:
         """Write down why a job failed."""
@@ -80,10 +89,10 @@ class StudyFolder:
         path = self._failure_file(job)
         return path.read_text(encoding="utf-8") if path.is_file() and not self.is_done(job) else None
 
-    def clear_failures(self) -> None:
-        """Forget all failures, so that failed jobs run again."""
-        for path in (self.path / "failed").glob("*.txt"):
-            path.unlink()
+    def clear_failures(self, jobs: Iterable[str]) -> None:
+        """Forget the failures of these jobs, so that they run again."""
+        for job in jobs:
+            self._failure_file(job).unlink(missing_ok=True)
 
     def _failure_file(self, job: str) -> Path:
         return self.path / "failed" / f"{job}.txt"
@@ -95,16 +104,3 @@ def _fixed_settings(raw: dict[str, Any]) -> dict[str, Any]:
     if isinstance(selection, dict):
         selection = {k: v for k, v in selection.items() if k not in ("strategy", "budget", "k")}
     return {k: v for k, v in raw.items() if k not in ("study", "compare", "seed")} | {"selection": selection}
-
-
-def _first_difference(one: dict[str, Any], other: dict[str, Any], path: str = "") -> str | None:
-    """The first setting that is not the same in both."""
-    for key in one.keys() | other.keys():
-        name = f"{path}{key}"
-        a, b = one.get(key), other.get(key)
-        if isinstance(a, dict) and isinstance(b, dict):
-            if inside := _first_difference(a, b, f"{name}."):
-                return inside
-        elif a != b:
-            return name
-    return None

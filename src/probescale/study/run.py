@@ -18,8 +18,10 @@ def run_study(study: Study, out: Path, report: Callable[[Progress], None] = lamb
     """Run every cell that is not done. A failed cell is listed in the results and does not stop the others."""
     folder = StudyFolder(out)
     folder.open(study)
-    folder.clear_failures()
     jobs = list_jobs(study)
+    folder.clear_failures(jobs)
+    for name in study.preparations:
+        folder.mend_preparation(name)
     done = [job for job in jobs if folder.is_done(job)]
     with create_engine(folder, study.settings) as engine:
         progress = run_jobs(jobs, engine, study.settings.retries, done=done, report=report)

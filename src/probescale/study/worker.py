@@ -31,7 +31,8 @@ def run_job(folder: StudyFolder, job: str) -> None:
             prepare_shared([cell.config for cell in study.preparations[job]], folder.preparation(job))
             return
         cell = next(cell for cell in study.cells if cell.name == job)
-        run(cell.config, folder.cell(job), shared=folder.preparation(cell.preparation))
+        path = folder.cell(job)  # if it exists, its metrics.json was damaged, and removed
+        run(cell.config, path, overwrite=path.exists(), shared=folder.preparation(cell.preparation))
 
 
 def run_to_exit_code(folder: StudyFolder, job: str) -> int:

@@ -1,10 +1,12 @@
-"""The cache on disk: list its entries, remove them, keep it within a size limit."""
+"""The cache on disk: list its entries, remove them, keep it within a size limit.
+
+An entry is a folder with our manifest. Other folders, and files that an entry's manifest does not list, stay untouched.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +14,9 @@ from pathlib import Path
 from filelock import FileLock
 
 from probescale.errors import UserError
+from probescale.utils.ownership import read_manifest, remove_own
 
+FEATURES, PACKAGE = "cached representations", "cached package"  # kinds of entries
 DEFAULT_LIMIT = 20  # gigabytes
 IN_USE = 3600  # seconds: a process may still read an entry that was used so recently
 
@@ -56,9 +60,9 @@ class CacheEntry:
 def list_entries() -> list[CacheEntry]:
     """All entries, most recently used first: representations, unfinished representations, and packages."""
     listed = []
-    for folder in [*_folders(features_dir()), *_folders(packages_dir())]:
+    for folder, own in _entries():
         try:
-            files = [file.stat() for file in folder.rglob("*") if file.is_file()]
+            files = [file.stat() for name in own if (file := folder / name).is_file()]
             used = max((file.st_mtime for file in files), default=folder.stat().st_mtime)
             size = sum(file.st_size for file in files)
             listed.append(CacheEntry(str(folder.relative_to(cache_dir())), _describe(folder), size, used))
@@ -105,14 +109,22 @@ def _remove(entry: CacheEntry) -> bool:
     if not try_lock(lock):
         return False
     try:
-        shutil.rmtree(folder, ignore_errors=True)
-        return not folder.exists()
+        remove_own(folder, _list_own(folder) or ())
+        return _list_own(folder) is None
     finally:
         lock.release()
 
 
-def _folders(root: Path) -> list[Path]:
-    return [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+def _entries() -> list[tuple[Path, frozenset[str]]]:
+    """The folder of every entry, and the files in it that are ours."""
+    roots = (features_dir(), packages_dir())
+    folders = [path for root in roots if root.is_dir() for path in root.iterdir() if path.is_dir()]
+    return [(path, own) for path in folders if (own := _list_own(path)) is not None]
+
+
+def _list_own(folder: Path) -> frozenset[str] | None:
+    """The files of an entry that are ours; None for a folder that is no entry."""
+    return read_manifest(folder, FEATURES if folder.parent == features_dir() else PACKAGE)
 
 
 def _describe(folder: Path) -> str:

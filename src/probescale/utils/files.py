@@ -1,4 +1,4 @@
-"""Write files and folders atomically, and never replace what this package did not write."""
+"""Write files and folders atomically: synced to the disk under a temporary name, then renamed."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import glob
 import hashlib
 import json
 import os
+import re
 import shutil
 import socket
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,8 +19,11 @@ import psutil
 from pydantic import BaseModel, ConfigDict
 
 from probescale.errors import UserError, first_line
+from probescale.utils.ownership import refuse_strangers, walk_files, write_manifest
 
 R = TypeVar("R", bound="Record")
+AGAIN = "remove it, and run the same command again"
+COMPLETED: list[Callable[[Path], None]] = []  # called with every file and folder that has got its final name
 
 
 class Record(BaseModel):
@@ -35,10 +39,7 @@ class Record(BaseModel):
         try:
             return cls.model_validate_json(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise UserError(
-                f"{path} is damaged: {first_line(error)}",
-                hint="remove it, and run the same command again",
-            ) from error
+            raise UserError(f"{path} is damaged: {first_line(error)}", hint=AGAIN) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -52,7 +53,7 @@ def write_json(path: Path, data: Any) -> None:  # noqa: ANN401 - any JSON value
     write_text(path, json.dumps(data, indent=2, ensure_ascii=False) + "\n")
 
 
-def read_json(path: Path, *, field: str) -> Any:  # noqa: ANN401
+def read_json(path: Path, *, field: str = "", hint: str = "") -> Any:  # noqa: ANN401
     """The contents of a JSON file, or an error that names the field."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -61,7 +62,7 @@ def read_json(path: Path, *, field: str) -> Any:  # noqa: ANN401
             json.dumps(data, ensure_ascii=False).encode()  # half a surrogate pair could not be written again
         return data
     except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path} cannot be read: {first_line(error)}", field=field) from error
+        raise UserError(f"{path} cannot be read: {first_line(error)}", field=field, hint=hint) from error
 
 
 @contextmanager
@@ -72,7 +73,9 @@ def atomic_file(target: Path) -> Iterator[Path]:
     partial = _temporary_path(target, "new")
     try:
         yield partial
+        sync(partial)
         partial.replace(target)
+        _complete(target)
     except OSError as error:
         error.filename = error.filename or str(target)  # the error of a full disk has no file name
         raise
@@ -81,36 +84,78 @@ def atomic_file(target: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def atomic_folder(target: Path) -> Iterator[Path]:
-    """A temporary folder that takes the target's name when the block ends without an error."""
+def atomic_folder(target: Path, kind: str | None = None, also: Sequence[str] = ()) -> Iterator[Path]:
+    """A temporary folder that takes the target's name when the block ends without an error.
+
+    `kind`: what it is, where users see it: it gets a manifest of its files (ownership.py). `also`: files that follow.
+    """
     remove_leftovers(target)
     partial = _temporary_path(target, "new")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     try:
         yield partial
-        replace_folder(partial, target)
+        if kind:
+            write_manifest(partial, kind, also)
+        sync(partial)
+        replace_folder(partial, target, kind)
+        _complete(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def replace_folder(folder: Path, target: Path) -> None:
-    """Give the folder the target's name. A folder of that name stays complete until then."""
+def _complete(target: Path) -> None:
+    sync_name(target)
+    for notify in COMPLETED:
+        notify(target)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or every file of a folder, is on the disk: a power cut after a rename leaves no empty file."""
+    for file in walk_files(path) if path.is_dir() else (path,):
+        _sync(file)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_name(path: Path) -> None:
+    """Wait until the name of a file or folder is on the disk, where the file system can do that for a folder."""
+    with suppress(OSError):
+        _sync(path.parent)
+
+
+def replace_folder(folder: Path, target: Path, kind: str | None = None) -> None:
+    """Give the folder the target's name. A folder of that name stays complete until then.
+
+    `kind`: of the folder that may be replaced; files that someone else put there meanwhile are never removed.
+    """
     old = _temporary_path(target, "old")
     if target.exists():
+        if kind and any(target.iterdir()):
+            refuse_strangers(target, kind)
         target.rename(old)
     folder.rename(target)
+    sync_name(target)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def remove_folder(folder: Path, beside: Path | None = None) -> None:
-    """Remove a folder so that no part of it is ever left under its name.
+def remove_folder(folder: Path, beside: Path | None = None, keep: Sequence[Path] = ()) -> None:
+    """Remove a folder so that no part of it is ever left under its name, except for the files to keep.
 
     It is first renamed to a temporary name next to itself, or next to `beside`.
     """
     old = _temporary_path(beside or folder, "old")
     if folder.exists():
         folder.rename(old)
+    for path in keep:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (old / path.relative_to(folder)).rename(path)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -130,42 +175,9 @@ def _temporary_path(target: Path, purpose: str) -> Path:
     return target.with_name(f".{target.name}.{HOST}-{os.getpid()}.{purpose}.tmp")
 
 
-def check_output_file(path: Path, *, overwrite: bool = True, field: str = "--out") -> Path:
-    """Refuse, before any work, a path where no file can be written."""
-    if path.exists() and not overwrite:
-        raise UserError(f'"{path}" already exists', field=field, hint="choose another name, or add --overwrite")
-    if path.exists() and not (path.is_file() and not path.is_symlink()):
-        raise UserError(f'"{path}" is not an ordinary file', field=field, hint="give the name of a file")
-    _check_parent(path, field)
-    return path
-
-
-def check_output_folder(path: Path, *, overwrite: bool, markers: Sequence[str], field: str = "--out") -> Path:
-    """Refuse, before any work, a path where no folder can be written, and to replace a folder of someone else.
-
-    A folder may be replaced if it holds all the marker files, or nothing.
-    """
-    path = path.resolve()
-    if path.is_file():
-        raise UserError(f'"{path}" is a file', field=field, hint="give the name of a folder")
-    _check_parent(path, field)
-    if path.exists() and not overwrite:
-        raise UserError(f'"{path}" already exists', field=field, hint="choose another folder, or add --overwrite")
-    missing = [name for name in markers if not (path / name).is_file()]
-    if path.exists() and any(path.iterdir()) and missing:
-        raise UserError(
-            f'"{path}" has no {missing[0]}: it was not written by this command, and is left alone',
-            field=field,
-            hint="choose another folder",
-        )
-    return path
-
-
-def _check_parent(path: Path, field: str) -> None:
-    """Refuse a path whose nearest existing parent is not a writable folder."""
-    existing = next((parent for parent in path.absolute().parents if parent.exists()), path)
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise UserError(f'nothing can be written in "{existing}"', field=field, hint="choose another folder")
+def is_temporary(name: str) -> bool:
+    """Whether a file name is one that atomic_file or atomic_folder uses until the work is complete."""
+    return re.fullmatch(r"\..+\.[0-9a-f]{8}-\d+\.(new|old)\.tmp", name) is not None
 
 
 def file_sha256(path: Path) -> str:

