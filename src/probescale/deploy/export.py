@@ -11,6 +11,7 @@ from probescale.config import RunConfig
 from probescale.deploy.evaluation import evaluate_metric
 from probescale.deploy.formats import Exporter, ExportRecord, find_exporter
 from probescale.deploy.inference import STATES, InferenceModel, input_names, load_pytorch, wrap_pytorch
+from probescale.deploy.metadata import read_metadata
 from probescale.deploy.model_folder import find_model_folder
 from probescale.deploy.open_model import open_exported
 from probescale.errors import ProofFailed, UserError
@@ -19,7 +20,7 @@ from probescale.models.saving import METADATA_FILE
 from probescale.models.tokenizers import reset_tokenizer
 from probescale.pipeline.validate import load_config
 from probescale.tasks.task import load_task
-from probescale.utils.files import atomic_folder, check_output_folder, read_json, write_json
+from probescale.utils.files import atomic_folder, check_output_folder, write_json
 from probescale.utils.resources import report_shortage
 
 TOLERANCE = 1e-3  # of the largest number of an output: float32 sums differ with their order
@@ -39,6 +40,7 @@ def export(
     folder = find_model_folder(Path(source))
     config = _load_run_config(folder)
     loaded = load_pytorch(folder, source, "MODEL")
+    exporter.check(loaded)
     original = wrap_pytorch(loaded)
     record = ExportRecord(
         int8=False,
@@ -48,7 +50,7 @@ def export(
         longest=original.max_length,
         largest_difference=0.0,
     )
-    metadata = read_json(folder / METADATA_FILE, field="MODEL") if (folder / METADATA_FILE).is_file() else None
+    metadata = read_metadata(folder, field="MODEL").model_dump(mode="json", exclude_unset=True)
     with report_shortage(out), atomic_folder(out) as partial:
         draft = _Draft(partial, exporter, metadata or {"parent": source})
         exporter.write(loaded, original.kind, partial, int8=int8)
