@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
+from transformers import BertForMaskedLM
 
+from helpers.models import tiny_config, tiny_tokenizer
 from probescale.deploy import predict
 from probescale.deploy.open_model import open_model
 from probescale.deploy.predict import predict_lines
@@ -137,3 +139,11 @@ def test_a_line_whose_answer_is_not_a_number_is_named(folder):
     first, second = predict_lines(model, [Line(1, "awful"), Line(2, "good")])
     assert first.fault == "the model's answer is not a finite number"
     assert second.rendered is not None
+
+
+def test_a_language_model_has_no_labels(tmp_path):
+    tokenizer = tiny_tokenizer("bert")
+    BertForMaskedLM(tiny_config("bert", len(tokenizer), layers=1)).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"is a language model \(BertForMaskedLM\): it predicts tokens, not labels"):
+        open_model(str(tmp_path))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import Budgets, Json, show
+from probescale.cli.options import Budgets, Json, show, show_json
 
 STRUCTURE, WEIGHING, COSTS = "Structure of the subnetwork", "What the scores are worth", "Costs of the layers"
 
@@ -113,6 +113,6 @@ def select(
     if out:
         selection.save(check_output_file(out))
     if as_json:
-        typer.echo(selection.model_dump_json(indent=2))
+        show_json(selection)
     else:
         show(selection_table(selection).rich())

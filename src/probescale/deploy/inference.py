@@ -108,6 +108,12 @@ def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
     folder = Path(loaded.source) if Path(loaded.source).is_dir() else None
     metadata = read_metadata(folder, field="MODEL")
     kind, fields = detect_kind(loaded, metadata), input_names(loaded)
+    if kind is None and loaded.model.get_output_embeddings() is not None:
+        raise UserError(
+            f"{loaded.source} is a language model ({type(loaded.model).__name__}): it predicts tokens, not labels",
+            field="MODEL",
+            hint="fine-tune it for a task first (`probescale compress`), or give a model with a classification head",
+        )
     traceable = TraceableModel(loaded.model, loaded.family, kind, fields).eval()
 
     def run(batch: dict[str, np.ndarray]) -> np.ndarray:

