@@ -6,13 +6,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import psutil
 import pytest
 from ruamel.yaml import YAML
 
 from helpers.data import labelled_rows
-from probescale.utils.signals import Stopped, stop_on_signals
+from probescale.utils.signals import SECONDS_BETWEEN, Stopped, stop_on_signals
 
 
 @pytest.fixture
@@ -64,6 +65,94 @@ def test_signal_handlers_are_restored():
     with pytest.raises(Stopped), stop_on_signals():
         signal.raise_signal(signal.SIGTERM)
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+class Dying:
+    """A signal arrives while it is deleted: Python drops what a `__del__` raises."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def lose_in_del() -> None:
+    Dying()
+
+
+def lose_in_handler() -> None:
+    with suppress(BaseException):  # as some libraries do
+        signal.raise_signal(signal.SIGTERM)
+
+
+LOSING = [lose_in_del, lose_in_handler]
+
+
+def wait(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("lose", LOSING)
+def test_a_stop_that_gets_lost_is_raised_again(lose, capsys):
+    before = signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGTERM), sys.unraisablehook
+
+    def work() -> None:
+        lose()
+        wait(60)
+        pytest.fail("it was not stopped")
+
+    with pytest.raises(Stopped), stop_on_signals():
+        work()
+    assert capsys.readouterr().err == ""
+    assert (signal.getsignal(signal.SIGALRM), signal.getsignal(signal.SIGTERM), sys.unraisablehook) == before
+
+
+@pytest.mark.parametrize("lose", LOSING)
+def test_a_stop_that_gets_lost_at_the_end(lose):
+    with pytest.raises(Stopped) as stopped, stop_on_signals():
+        lose()
+    assert stopped.value.code == 143
+
+
+def test_a_stop_that_a_library_turns_into_another_error():
+    def convert() -> None:
+        try:
+            signal.raise_signal(signal.SIGHUP)
+        except BaseException:
+            raise RuntimeError("the callback failed") from None
+
+    with pytest.raises(Stopped) as stopped, stop_on_signals():
+        convert()
+    assert stopped.value.code == 129
+
+
+@pytest.fixture
+def heeded():
+    """Ctrl-C is not ignored, as it is by a job in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_cleaning_up_is_not_interrupted_but_by_ctrl_c(heeded):
+    done = []
+
+    def clean_up() -> None:
+        try:
+            raise KeyError
+        except KeyError:
+            wait(5 * SECONDS_BETWEEN)
+        done.append(signal.getsignal(signal.SIGINT))
+
+    def work() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            clean_up()
+
+    with pytest.raises(Stopped), stop_on_signals():
+        work()
+    assert done == [signal.SIG_DFL]
 
 
 @pytest.mark.long

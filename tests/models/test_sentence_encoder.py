@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -45,10 +46,23 @@ def test_a_path_out_of_the_folder_is_refused(tmp_path, path):
         copy_modules(source, tmp_path)
 
 
-def test_code_of_others_is_refused(tmp_path):
-    source = encoder(tmp_path / "a", POOLING | {"type": "evil.Pooling"})
-    with pytest.raises(UserError, match=r"evil\.Pooling; code that ships with a model is never executed"):
+@pytest.mark.parametrize(
+    "name",
+    ["evil.Pooling", "sentence_transformers.util.os.system", f"{OWN}.os.system", "sentence_transformers.x.Pooling"],
+)
+def test_code_of_others_is_refused(tmp_path, name):
+    source = encoder(tmp_path / "a", POOLING | {"type": name})
+    with pytest.raises(UserError, match=f"{re.escape(name)}; code that ships with a model is never executed"):
         copy_modules(source, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", [f"{OWN}.Pooling.Pooling", "sentence_transformers.sentence_transformer.modules.pooling.Pooling"]
+)
+def test_modules_of_other_versions_are_known(tmp_path, name):
+    source = encoder(tmp_path / "a", POOLING | {"type": name})
+    (tmp_path / "b").mkdir()
+    assert copy_modules(source, tmp_path / "b") == ["Pooling"]
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "[3]", '[{"path": "", "type": "x"}]', "null"])

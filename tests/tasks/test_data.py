@@ -262,3 +262,22 @@ def test_what_does_not_go_with_a_kind_is_listed_at_once(tmp_path):
     assert "use token or token_mean" in str(error.value)
     with pytest.raises(Problems, match=r"task\.labels"):
         load_task(TaskConfig(kind="number", train=train, labels={"0": "no"}), seed=0)
+
+
+@pytest.mark.parametrize("words", [["", "a"], ["a", "", "b"], ["a", " "]])
+def test_an_empty_word_is_refused(tmp_path, words):
+    """At the beginning it ended in an OverflowError; elsewhere it was left out, and nobody was told."""
+    rows = [{"words": ["a", "b"], "tags": ["x", "y"]}, {"words": words, "tags": ["x"] * len(words)}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    data = DataConfig(source=str(tmp_path / "a.jsonl"), text="words", label="tags")
+    with pytest.raises(UserError, match="sentence 2 has an empty word"):
+        load_tagged(data, field="task.train")
+
+
+def test_rows_of_many_labels_are_read_in_linear_time(tmp_path):
+    """Every label was looked up in a list of all of them."""
+    rows = [{"text": f"text {n}", "label": [f"l{n % 10_000}", f"l{(n + 1) % 10_000}"]} for n in range(20_000)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    read = load_examples(DataConfig(source=str(tmp_path / "a.jsonl")), field="task.train", target="multi")
+    assert len(read.names) == 10_000
+    assert [read.names[number] for number in read.labels[7]] == ["l7", "l8"]

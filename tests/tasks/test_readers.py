@@ -143,3 +143,88 @@ def test_what_looks_like_a_file_can_be_read():
 def test_the_hub_out_of_reach():
     with pytest.raises(UserError, match="the hub cannot be reached"):
         read_columns("nobody/cached:this", "train", ROLES, field="task.train")
+
+
+def stream(path, table, **options):
+    with ipc.new_stream(str(path), table.schema, options=ipc.IpcWriteOptions(**options)) as out:
+        out.write_table(table)
+
+
+def repeated(text, count):
+    """One text, many times, as a dictionary stores it."""
+    return pa.DictionaryArray.from_arrays(pa.array([0] * count, pa.int32()), pa.array([text]))
+
+
+def write_bomb(name, path):
+    """A small file that stands for hundreds of megabytes, or more."""
+    megabyte, count = "x" * 10**6, 200
+    texts = repeated(megabyte, count)
+    if name == "dictionary.parquet":
+        parquet.write_table(pa.table({"text": texts}), path, compression="zstd")
+    elif name == "one row.parquet":
+        lists = pa.ListArray.from_arrays(pa.array([0, count], pa.int32()), texts)
+        parquet.write_table(pa.table({"text": lists}), path, compression="zstd")
+    elif name == "beginnings.parquet":
+        lines = pa.array([megabyte[:100_000] + str(number) for number in range(1500)])
+        encoding = {"text": "DELTA_BYTE_ARRAY"}
+        parquet.write_table(pa.table({"text": lines}), path, use_dictionary=False, column_encoding=encoding)
+    elif name == "packed.arrow":
+        stream(path, pa.table({"text": texts.dictionary_decode()}), compression="zstd")
+    elif name == "dictionary.arrow":
+        stream(path, pa.table({"text": texts}))
+    elif name == "nothing.arrow":
+        stream(path, pa.table({"text": pa.nulls(10**9)}))
+    elif name == "runs.arrow":
+        stream(path, pa.table({"text": pa.RunEndEncodedArray.from_arrays([10**6], ["x"])}))
+    elif name == "fields.jsonl":
+        path.write_text("\n".join(json.dumps({f"field {number}": 1}) for number in range(4000)))
+    elif name == "features.conllu":
+        path.write_text("".join(f"1\ta\ta\tX\tX\tF{number}=1\t0\troot\t_\t_\n\n" for number in range(4000)))
+
+
+BOMBS = (
+    *("dictionary.parquet", "one row.parquet", "beginnings.parquet", "packed.arrow", "dictionary.arrow"),
+    *("nothing.arrow", "runs.arrow", "fields.jsonl", "features.conllu"),
+)
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_small_file_that_expands_to_gigabytes(tmp_path, name):
+    path = tmp_path / name
+    write_bomb(name, path)
+    before = psutil.Process().memory_info().rss
+    with pytest.raises(UserError, match=r"it expands to more than|are not supported"):
+        read(path)
+    assert psutil.Process().memory_info().rss - before < 800 * 10**6
+
+
+def test_columns_of_many_types_are_read_as_before(tmp_path):
+    columns = {
+        "text": pa.array(["a", None, "ccc"], pa.string_view()),
+        "label": pa.DictionaryArray.from_arrays(pa.array([1, None, 0], pa.int8()), pa.array(["x", "y"])),
+        "words": pa.array([["a", "b"], None, []], pa.list_(pa.string())),
+        "pairs": pa.array([[1, 2], [3, 4], None], pa.list_(pa.int64(), 2)),
+        "inner": pa.array([{"a": "b"}, None, {"a": None}]),
+        "map": pa.array([[("k", 1)], [], None], pa.map_(pa.string(), pa.int64())),
+        "nothing": pa.nulls(3),
+    }
+    table = pa.table(columns)
+    stream(tmp_path / "a.arrow", table, compression="lz4")
+    expected = {name: column.to_pylist() for name, column in columns.items()}
+    assert readers.read_all_columns(str(tmp_path / "a.arrow"), None, field="task.train") == expected
+    parquet.write_table(table, tmp_path / "a.parquet", row_group_size=2)
+    assert readers.read_all_columns(str(tmp_path / "a.parquet"), None, field="task.train") == expected
+
+
+def test_a_table_of_very_many_columns(tmp_path):
+    """Names were compared with each other, which took hours."""
+    count = 20_000
+    names, cells = ",".join(f"c{number}" for number in range(count)), ",".join("1" * count)
+    (tmp_path / "wide.csv").write_text(f"text,label,{names}\na,b,{cells}\n")
+    assert read(tmp_path / "wide.csv") == {"text": ["a"], "label": ["b"]}
+
+
+def test_a_cell_of_several_megabytes(tmp_path):
+    long = "many words " * 300_000
+    (tmp_path / "a.csv").write_text(f'text,label\n"{long}",b\nc,d\n')
+    assert read(tmp_path / "a.csv") == {"text": [long, "c"], "label": ["b", "d"]}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import Json, Overwrite, quick_imports, show
+from probescale.cli.options import Json, Overwrite, quick_imports, show, show_json
 
 
 @app.command()
@@ -38,7 +38,7 @@ def bench(
     if figure:
         write_bench_figure(result, figure.with_suffix(""))
     if as_json:
-        typer.echo(result.model_dump_json(indent=2))
+        show_json(result)
         return
     for table in bench_tables(result):
         show(table.rich())

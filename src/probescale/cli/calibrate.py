@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import Json, Overwrite, show
+from probescale.cli.options import Json, Overwrite, show, show_json
 
 
 @app.command()
@@ -36,6 +36,6 @@ def calibrate(
     if out:
         layer_scores.with_weights(calibration.weights).save(out)
     if as_json:
-        typer.echo(calibration.model_dump_json(indent=2))
+        show_json(calibration)
     else:
         show(calibration_table(calibration).rich())

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import Json, Overwrite, Revision, quick_imports, show
+from probescale.cli.options import Json, Overwrite, Revision, quick_imports, show, show_json
 
 
 @app.command()
@@ -39,7 +39,7 @@ def doctor(
     if out:
         write_text(out, found.start_from)
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        show_json(found)
     else:
         for part in doctor_page(found):
             show(part if isinstance(part, str) else part.rich())

@@ -13,6 +13,7 @@ import typer
 
 if TYPE_CHECKING:
     from probescale.recovery.result import RunResult
+    from probescale.utils.files import Record
 
 Config = Annotated[Path, typer.Argument(help="YAML file; configs/ has examples.", show_default=False)]
 Set = Annotated[
@@ -40,6 +41,13 @@ def show(what: object) -> None:
     # A file or a pipe has no width of its own: do not fold tables there.
     console = PlainConsole(width=None if sys.stdout.isatty() else 140)
     console.print(what, soft_wrap=isinstance(what, str))
+
+
+def show_json(record: Record) -> None:
+    """Print a result for programs; it may quote untrusted text."""
+    from probescale.utils.sanitize import escape_json
+
+    typer.echo(escape_json(record.model_dump_json(indent=2)))
 
 
 def finish(result: RunResult, folder: Path) -> None:

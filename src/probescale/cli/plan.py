@@ -8,14 +8,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import (
-    BatchSize,
-    Budgets,
-    Json,
-    Revision,
-    quick_imports,
-    show,
-)
+from probescale.cli.options import BatchSize, Budgets, Json, Revision, quick_imports, show, show_json
 
 
 class Dtype(str, Enum):
@@ -65,7 +58,7 @@ def plan(
     with quick_imports():
         planned = plan_model(model, limits, options)
     if as_json:
-        typer.echo(planned.model_dump_json(indent=2))
+        show_json(planned)
         return
     show(plan_table(planned).rich())
     show("")

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import Budgets, Json, Overwrite, show
+from probescale.cli.options import Budgets, Json, Overwrite, show, show_json
 
 STRUCTURE, WEIGHING, COSTS = "Structure of the subnetwork", "What the scores are worth", "Costs of the layers"
 
@@ -116,6 +116,6 @@ def select(
     if out:
         selection.save(out)
     if as_json:
-        typer.echo(selection.model_dump_json(indent=2))
+        show_json(selection)
     else:
         show(selection_table(selection).rich())

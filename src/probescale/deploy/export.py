@@ -10,6 +10,7 @@ import numpy as np
 from probescale.deploy.evaluation import evaluate_metric
 from probescale.deploy.formats import Exporter, ExportRecord, find_exporter
 from probescale.deploy.inference import STATES, InferenceModel, input_names, load_pytorch, wrap_pytorch
+from probescale.deploy.metadata import read_metadata
 from probescale.deploy.model_folder import find_model_folder
 from probescale.deploy.open_model import open_exported
 from probescale.deploy.run_data import RunData, load_run_data
@@ -17,7 +18,7 @@ from probescale.errors import ProofFailed, UserError, first_line
 from probescale.models.loading import quiet_transformers
 from probescale.models.saving import METADATA_FILE
 from probescale.models.tokenizers import reset_tokenizer
-from probescale.utils.files import atomic_folder, read_json, write_json
+from probescale.utils.files import atomic_folder, write_json
 from probescale.utils.outputs import check_output_folder
 from probescale.utils.resources import report_shortage
 
@@ -41,6 +42,7 @@ def export(
     out = check_output_folder(out, kind=KIND, inputs=[source], overwrite=overwrite)
     folder = find_model_folder(Path(source))
     loaded = load_pytorch(folder, source, "MODEL")
+    exporter.check(loaded)
     original = wrap_pytorch(loaded)
     record = ExportRecord(
         int8=False,
@@ -50,7 +52,7 @@ def export(
         longest=original.max_length,
         largest_difference=0.0,
     )
-    metadata = read_json(folder / METADATA_FILE, field="MODEL") if (folder / METADATA_FILE).is_file() else None
+    metadata = read_metadata(folder, field="MODEL").model_dump(mode="json", exclude_unset=True)
     data, reason = _find_run_data(folder, original.labels)
     with report_shortage(out), atomic_folder(out, KIND) as partial:
         draft = _Draft(partial, exporter, metadata or {"parent": source})

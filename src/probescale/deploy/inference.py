@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from probescale.deploy.metadata import ModelMetadata, read_metadata
+from probescale.errors import UserError, first_line
 from probescale.models.batching import batches_by_tokens
 from probescale.models.family import Family
 from probescale.models.heads import detect_head
@@ -20,12 +21,13 @@ from probescale.models.memory import BatchSplitter
 from probescale.models.saving import METADATA_FILE
 from probescale.recovery.inputs import Inputs, select_model_fields
 from probescale.tasks.kinds import Kind, find_kind, kind_for_head
-from probescale.utils.files import read_json
 
 RunBatch = Callable[[dict[str, np.ndarray]], np.ndarray]  # a padded batch -> (texts, labels) or (texts, tokens, labels)
 STATES = "states"  # in the record of a model without a head, in place of a kind of task
 BATCH_TOKENS = 2048
 LONGEST = 512  # tokens, where neither model nor tokenizer has a limit
+TRIED = ("A short text.", "Another one, which is somewhat longer than the first.")
+SAVE = "its files do not fit together: save or export the model again"
 
 
 @dataclass(frozen=True)
@@ -98,14 +100,20 @@ def _run_in_parts(
 
 def load_pytorch(folder: Path, source: str, field: str) -> LoadedModel:
     """Load the weights of a folder; where there is none, of the hub's model of that name."""
-    return load_as_saved(str(folder) if folder.exists() else source, field=field)
+    return load_as_saved(str(folder) if folder.exists() else source, padded=True, field=field)
 
 
 def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
     """A loaded PyTorch model, ready for inference."""
     folder = Path(loaded.source) if Path(loaded.source).is_dir() else None
-    metadata = read_json(folder / METADATA_FILE, field="MODEL") if folder and (folder / METADATA_FILE).is_file() else {}
+    metadata = read_metadata(folder, field="MODEL")
     kind, fields = detect_kind(loaded, metadata), input_names(loaded)
+    if kind is None and loaded.model.get_output_embeddings() is not None:
+        raise UserError(
+            f"{loaded.source} is a language model ({type(loaded.model).__name__}): it predicts tokens, not labels",
+            field="MODEL",
+            hint="fine-tune it for a task first (`probescale compress`), or give a model with a classification head",
+        )
     traceable = TraceableModel(loaded.model, loaded.family, kind, fields).eval()
 
     def run(batch: dict[str, np.ndarray]) -> np.ndarray:
@@ -113,32 +121,70 @@ def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
             values = [torch.from_numpy(batch[name]).to(loaded.model.device) for name in fields]
             return traceable(*values).float().cpu().numpy()
 
-    return InferenceModel(
-        name=loaded.source,
-        format="pytorch",
-        kind=kind,
-        labels=label_names(loaded, kind),
-        tokenizer=loaded.tokenizer,
-        max_length=limit_length(loaded.tokenizer, loaded.family.longest_input(loaded.model.config)),
-        run=run,
-        folder=folder,
-        trained_length=metadata.get("max_length"),
+    return refuse_silent(
+        InferenceModel(
+            name=loaded.source,
+            format="pytorch",
+            kind=kind,
+            labels=label_names(loaded, kind),
+            tokenizer=loaded.tokenizer,
+            max_length=limit_length(loaded.tokenizer, loaded.family.longest_input(loaded.model.config)),
+            run=run,
+            folder=folder,
+            trained_length=metadata.max_length,
+        ),
+        field="MODEL",
     )
 
 
-def detect_kind(loaded: LoadedModel, metadata: dict[str, Any]) -> Kind | None:
+def refuse_silent(model: InferenceModel, *, field: str) -> InferenceModel:
+    """The same model, once it answered two texts of different length; refused where it cannot."""
+    try:
+        fault = _find_fault(model)
+    except Exception as error:  # files that do not fit together fail in whatever part of a library reads them
+        raise UserError(f"{model.name} cannot answer a text: {first_line(error)}", field=field, hint=SAVE) from error
+    if fault:
+        raise UserError(f"{model.name} cannot be used: {fault}", field=field, hint=SAVE)
+    return model
+
+
+def _find_fault(model: InferenceModel) -> str:
+    """What is wrong with the answers to two texts, or with the names of answers; empty where nothing is."""
+    if not all(name.strip() for name in model.labels) or len(set(model.labels)) < len(model.labels):
+        return f"labels need different names, and its are {', '.join(map(repr, model.labels[:20]))}"
+    batch = model.tokenizer(
+        list(TRIED), padding=True, truncation=True, max_length=model.max_length, return_tensors="np"
+    )
+    answers, by_token = model.run(dict(batch)), model.kind is None or model.kind.unit == "word"
+    if answers.ndim != 2 + by_token:
+        return f"its answers have {answers.ndim} dimensions, and should have {2 + by_token}"
+    columns = answers.shape[-1] if model.kind is None else len(model.labels) if model.kind.named else 1
+    if answers.shape[-1] != columns:
+        return f"an answer has {answers.shape[-1]} values, and should have {columns}"
+    read = batch["attention_mask"].astype(bool) if by_token and "attention_mask" in batch else slice(None)
+    return "" if np.isfinite(answers[read]).all() else "its answers are not finite numbers"
+
+
+def detect_kind(loaded: LoadedModel, metadata: ModelMetadata) -> Kind | None:
     """The kind of task that the model was trained for; if its metadata names none, the first kind with its head."""
     head = detect_head(loaded.model, loaded.family)
-    if head != "none" and "kind" in metadata:
-        return find_kind(str(metadata["kind"]), field="MODEL")
-    return kind_for_head(head)
+    if head == "none" or metadata.kind is None:
+        return kind_for_head(head)
+    kind = find_kind(metadata.kind, field="MODEL")
+    if kind.head != head:
+        raise UserError(
+            f'{loaded.source} was trained for "{kind.name}" by its {METADATA_FILE}, and has the head "{head}"',
+            field="MODEL",
+            hint=SAVE,
+        )
+    return kind
 
 
 def label_names(loaded: LoadedModel, kind: Kind | None) -> tuple[str, ...]:
     """The names of classes or tags, in the order of the logits."""
     if kind is None or not kind.named:
         return ()
-    names = {int(number): name for number, name in (loaded.model.config.id2label or {}).items()}
+    names = {int(number): str(name) for number, name in (loaded.model.config.id2label or {}).items()}
     return tuple(names[number] for number in sorted(names))
 
 
@@ -149,4 +195,4 @@ def input_names(loaded: LoadedModel) -> list[str]:
 
 def limit_length(tokenizer: PreTrainedTokenizerBase, limit: int | None) -> int:
     """The most tokens that both the tokenizer and the model (`limit`) allow."""
-    return min(limit or LONGEST, tokenizer.model_max_length, 10**6)
+    return int(min(limit or LONGEST, tokenizer.model_max_length, 10**6))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from probescale.deploy.formats import EXPORTERS, detect_exporter
 from probescale.deploy.inference import InferenceModel
 from probescale.deploy.open_model import open_model
 from probescale.errors import UserError
-from probescale.utils.subprocesses import python_command
+from probescale.utils.subprocesses import die_with_parent, python_command
 
-SERVE = "from probescale.deploy.model_process import serve; serve(sys.argv[1], int(sys.argv[2]))"
+SERVE = "from probescale.deploy.model_process import serve; serve(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))"
 
 
 class ModelProcess:
@@ -35,14 +36,15 @@ class ModelProcess:
     def __init__(self, source: str, threads: int) -> None:
         self.source, self.peak_memory = source, 0  # bytes, beyond those of the libraries
         self.stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the process
-        command = python_command(SERVE, source, str(threads))
+        command = python_command(SERVE, source, str(threads), str(os.getpid()))
         self.process = psutil.Popen(command, stdin=-1, stdout=-1, stderr=self.stderr, text=True)
 
     def __enter__(self) -> ModelProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.process.kill()
+        with suppress(psutil.NoSuchProcess):
+            self.process.kill()
         self.process.communicate()
         self.stderr.close()
 
@@ -52,8 +54,11 @@ class ModelProcess:
 
     def run(self, size: int, length: int) -> float:
         """Run one pass; returns its milliseconds."""
-        self.process.resume()
-        print(size, length, file=self.process.stdin, flush=True)
+        try:
+            self.process.resume()
+            print(size, length, file=self.process.stdin, flush=True)
+        except (psutil.NoSuchProcess, BrokenPipeError) as error:
+            raise self._died() from error
         reply = self._read_reply()
         self.peak_memory = reply["memory"]
         return reply["milliseconds"]
@@ -62,19 +67,27 @@ class ModelProcess:
         """The next line of the process; it is then stopped until the next request."""
         line = self.process.stdout.readline()
         if not line:
-            code = self.process.wait()
-            self.stderr.seek(0)
-            reason = (self.stderr.read().strip().splitlines() or [f"exit code {code}"])[-1]
-            raise UserError(f"the process that ran {self.source} died: {reason}", field="MODEL")
+            raise self._died()
         reply = json.loads(line)
         if refused := reply.get("refused"):
             raise UserError(refused["message"], field=refused["field"], hint=refused["hint"])
-        self.process.suspend()
+        try:
+            self.process.suspend()
+        except psutil.NoSuchProcess as error:
+            raise self._died() from error
         return reply
 
+    def _died(self) -> UserError:
+        """The error that says why the process ended: its last words, or its exit code."""
+        code = self.process.wait()
+        self.stderr.seek(0)
+        reason = (self.stderr.read().strip().splitlines() or [f"exit code {code}"])[-1]
+        return UserError(f"the process that ran {self.source} died: {reason}", field="MODEL")
 
-def serve(source: str, threads: int) -> None:
+
+def serve(source: str, threads: int, parent: int) -> None:
     """Run in the process: print a line of facts about the model, then one line per batch that stdin requests."""
+    die_with_parent(parent)
     import torch
 
     torch.set_num_threads(threads)

@@ -7,14 +7,21 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from probescale.deploy.formats import Exporter, ExportRecord, detect_exporter
-from probescale.deploy.inference import STATES, InferenceModel, load_pytorch, wrap_pytorch
+from probescale.deploy.inference import (
+    STATES,
+    InferenceModel,
+    limit_length,
+    load_pytorch,
+    refuse_silent,
+    wrap_pytorch,
+)
+from probescale.deploy.metadata import read_metadata
 from probescale.deploy.model_folder import find_model_folder
 from probescale.errors import UserError
 from probescale.models.config_reading import read_folder_config
-from probescale.models.saving import METADATA_FILE
+from probescale.models.families import find_family
 from probescale.models.tokenizers import load_tokenizer
 from probescale.tasks.kinds import find_kind
-from probescale.utils.files import read_json
 
 
 def open_model(source: str, *, field: str = "MODEL") -> InferenceModel:
@@ -27,23 +34,26 @@ def open_model(source: str, *, field: str = "MODEL") -> InferenceModel:
 
 def open_exported(folder: Path, exporter: Exporter, *, field: str) -> InferenceModel:
     """Open a folder that `export` wrote."""
-    metadata = read_json(folder / METADATA_FILE, field=field)
+    metadata = read_metadata(folder, field=field)
     try:
-        record = ExportRecord.model_validate(metadata[exporter.name])
-    except (KeyError, TypeError, ValidationError) as error:
+        record = ExportRecord.model_validate((metadata.model_extra or {})[exporter.name])
+    except (KeyError, ValidationError) as error:
         raise UserError(
             f"{folder} has {exporter.file} but no valid record of its export",
             field=field,
             hint="export it with `probescale export`",
         ) from error
-    return InferenceModel(
+    config = read_folder_config(folder, field=field)
+    tokenizer = load_tokenizer(folder, config, field=field)
+    model = InferenceModel(
         name=str(folder),
         format=f"{exporter.name} int8" if record.int8 else exporter.name,
         kind=None if record.kind == STATES else find_kind(record.kind, field=field),
         labels=record.labels,
-        tokenizer=load_tokenizer(folder, read_folder_config(folder, field=field), field=field),
-        max_length=record.longest,
+        tokenizer=tokenizer,
+        max_length=min(record.longest, limit_length(tokenizer, find_family(config, field=field).longest_input(config))),
         run=exporter.open(folder, record),
         folder=folder,
-        trained_length=metadata.get("max_length"),
+        trained_length=metadata.max_length,
     )
+    return refuse_silent(model, field=field)

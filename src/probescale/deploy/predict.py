@@ -17,6 +17,7 @@ from probescale.recovery.inputs import build_inputs
 from probescale.tasks.data import Data, Examples, TaggedSentences
 from probescale.tasks.kinds import Kind, Rendered
 
+EMPTY = "the tokenizer reads nothing in this text"
 CHUNK = 1024  # lines read at once, so that texts of like length share a batch
 
 
@@ -58,12 +59,25 @@ def _predict_chunk(
     model: InferenceModel, kind: Kind, lines: list[Line], limit: int, splitter: BatchSplitter
 ) -> list[Prediction]:
     inputs = build_inputs(model.tokenizer, _read_as_data(model.name, kind, lines), limit)
+    if empty := {lines[place].number for place in np.flatnonzero(inputs.tokens.lengths == 0)}:
+        unread = [Prediction(line.number, line.text, fault=EMPTY) for line in lines if line.number in empty]
+        rest = [line for line in lines if line.number not in empty]
+        return unread + (_predict_chunk(model, kind, rest, limit, splitter) if rest else [])
     numbers = np.array([line.number - 1 for line in lines])
     logits = compute_logits(model, inputs, splitter, numbers)
     return [
-        Prediction(line.number, line.text, kind.render(logits[first:end], model.labels, line.text))
-        for line, (first, end) in zip(lines, pairwise(inputs.starts), strict=True)
+        _answer(model, kind, line, logits[first:end], [row - first for _, row in places])
+        for line, (first, end), places in zip(
+            lines, pairwise(inputs.starts), inputs.places or [[]] * len(lines), strict=True
+        )
     ]
+
+
+def _answer(model: InferenceModel, kind: Kind, line: Line, logits: np.ndarray, words: list[int]) -> Prediction:
+    """What (rows, columns) logits say of a line; `words`, of a tagger: the rows within the length limit."""
+    if not np.isfinite(logits[words] if kind.unit == "word" else logits).all():
+        return Prediction(line.number, line.text, fault="the model's answer is not a finite number")
+    return Prediction(line.number, line.text, kind.render(logits, model.labels, line.text))
 
 
 def _read_as_data(name: str, kind: Kind, lines: list[Line]) -> Data:

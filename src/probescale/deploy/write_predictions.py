@@ -12,6 +12,7 @@ from typing import TextIO
 
 from probescale.deploy.predict import Prediction
 from probescale.utils.files import atomic_file
+from probescale.utils.sanitize import escape_json
 
 
 class FaultCounter:
@@ -42,7 +43,7 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
 def write_jsonl(predictions: Iterable[Prediction], target: TextIO) -> None:
     """One JSON object per line."""
     for prediction in predictions:
-        target.write(json.dumps(prediction.record(), ensure_ascii=False) + "\n")
+        target.write(escape_json(json.dumps(prediction.record(), ensure_ascii=False)) + "\n")
 
 
 def write_csv(predictions: Iterable[Prediction], target: TextIO) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
+from probescale.errors import UserError
 from probescale.utils.progress import spinner
 
 CHUNK = 1024  # texts tokenized at a time: the tokenizer's own records take far more memory than the ids
@@ -45,6 +46,11 @@ def tokenize(
     visit: Callable[[int, BatchEncoding], None] | None = None,
 ) -> Tokens:
     """Tokenize texts or pairs; `visit(index of the first text, encodings)` sees each chunk with its alignment."""
+    fewest = tokenizer.num_special_tokens_to_add(pair=pairs is not None) + 1
+    if max_length < fewest:  # the tokenizer would not cut at all
+        raise UserError(
+            f"{max_length} tokens leave none for a text", field="max_length", hint=f"give at least {fewest}"
+        )
     parts: dict[str, list[np.ndarray]] = {}
     lengths: list[int] = []
     with spinner("tokenizing"):

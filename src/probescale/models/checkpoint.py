@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
@@ -62,21 +62,61 @@ def _check_index(index: Path, *, field: str) -> None:
             )
 
 
-def stored_dtype(files: Iterable[Path], *, field: str) -> torch.dtype:
+def stored_dtype(files: Sequence[Path], *, field: str) -> torch.dtype:
     """The dtype of the stored weights, whatever the config says; for several dtypes, one that loses nothing."""
-    stored = set()
-    for path in files:
-        if path.suffix != ".safetensors":
-            return torch.float32  # quantised, or a pickle, which is not opened for this
-        try:
-            with safe_open(path, "pt") as weights:
-                stored |= {weights.get_slice(name).get_dtype() for name in weights.keys()}  # noqa: SIM118 - not a dict
-        except Exception as error:  # whatever is wrong with the file
-            raise UserError(
-                f"{path} is not a safetensors file: {first_line(error)}", field=field, hint="download or save it again"
-            ) from error
+    stored = {kind for path in _safetensors(files) for kind in _read_dtypes(path, field=field).values()}
     floats = {_DTYPES[name] for name in stored if name in _DTYPES}
     return floats.pop() if len(floats) == 1 else torch.float64 if torch.float64 in floats else torch.float32
+
+
+def _safetensors(files: Iterable[Path]) -> list[Path]:
+    """The files whose header says what they hold: GGUF is quantised, and a pickle is not opened for this."""
+    return [path for path in files if path.suffix == ".safetensors"]
+
+
+def _read_dtypes(path: Path, *, field: str) -> dict[str, str]:
+    """The dtype of every tensor of a safetensors file, by its header."""
+    try:
+        with safe_open(path, "pt") as weights:
+            return {name: weights.get_slice(name).get_dtype() for name in weights.keys()}  # noqa: SIM118 - not a dict
+    except Exception as error:  # whatever is wrong with the file
+        raise UserError(
+            f"{path} is not a safetensors file: {first_line(error)}", field=field, hint="download or save it again"
+        ) from error
+
+
+def refuse_unusable_weights(model: PreTrainedModel, files: Iterable[Path], folder: Path, *, field: str) -> None:
+    """Refuse weights that are not floats, which transformers would cast in silence, and weights that are not finite."""
+    parameters = dict(model.named_parameters())
+    for path in _safetensors(files):
+        others = {name: kind for name, kind in _read_dtypes(path, field=field).items() if kind not in _DTYPES}
+        for name, kind in others.items():  # mostly none; a buffer such as position_ids may hold integers
+            if any(name == own or name.endswith(f".{own}") or own.endswith(f".{name}") for own in parameters):
+                raise UserError(
+                    f"{folder} has {name} in {kind}, which is not a float of 16 bits or more",
+                    field=field,
+                    hint="give the weights before they were quantised",
+                )
+    for name, parameter in parameters.items():
+        refuse_not_finite(name, parameter, folder, field=field)
+
+
+def refuse_not_finite(name: str, weight: torch.Tensor, folder: Path, *, field: str) -> None:
+    """Refuse a weight with NaN or infinity in it: whatever the model computes would be wrong."""
+    if weight.is_floating_point() and weight.numel() and not all(map(torch.isfinite, torch.aminmax(weight.detach()))):
+        raise UserError(
+            f"{folder} has NaN or infinite values in {name}",
+            field=field,
+            hint="the weights are damaged: download or save them again",
+        )
+
+
+def refuse_not_finite_files(files: Iterable[Path], folder: Path, *, field: str) -> None:
+    """The same check without loading the model: its files are read tensor by tensor."""
+    for path in _safetensors(files):
+        with safe_open(path, "pt") as weights:
+            for name in weights.keys():  # noqa: SIM118 - not a dict
+                refuse_not_finite(name, weights.get_tensor(name), folder, field=field)
 
 
 def refuse_unknown_layers(

@@ -18,7 +18,13 @@ from transformers.initialization import no_init_weights
 
 from probescale.config import Head
 from probescale.errors import UserError, first_line
-from probescale.models.checkpoint import refuse_missing, refuse_unknown_layers, stored_dtype, weight_files
+from probescale.models.checkpoint import (
+    refuse_missing,
+    refuse_unknown_layers,
+    refuse_unusable_weights,
+    stored_dtype,
+    weight_files,
+)
 from probescale.models.config_reading import read_folder_config
 from probescale.models.families import find_family
 from probescale.models.family import Family, backbone_prefix
@@ -139,15 +145,19 @@ def load_as_saved(
     revision: str | None = None,
     *,
     encoder_only: bool = False,
+    padded: bool = False,
     allow_pickle: bool = False,
     dtype: torch.dtype | str = torch.float32,
     field: str = "MODEL",
 ) -> LoadedModel:
-    """The model in the class it was saved in, including its head; `dtype="auto"` keeps the stored dtype."""
+    """The model in the class it was saved in, including its head; `dtype="auto"` keeps the stored dtype.
+
+    `padded`: its tokenizer pads batches, on the right.
+    """
     folder = fetch_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
     config = read_folder_config(folder, field=field)
     family = find_family(config, field=field)
-    tokenizer = load_tokenizer(folder, config, padded=False, field=field)
+    tokenizer = load_tokenizer(folder, config, padded=padded, field=field)
     files = weight_files(folder, allow_pickle=allow_pickle, field=field)
     dtype = stored_dtype(files, field=field) if dtype == "auto" else dtype
     load = partial(_load, folder=folder, family=family, allow_pickle=allow_pickle, field=field, dtype=dtype)
@@ -164,6 +174,8 @@ def load_as_saved(
     if encoder_only and (family.decoder is None or family.decoder_layers(model) is not None):
         raise UserError(f"{config.model_type} models have no stock class for the encoder alone", field="--encoder-only")
     _note_unused(info["unexpected_keys"], model)
+    if padded and model.config.pad_token_id is None:
+        model.config.pad_token_id = tokenizer.pad_token_id  # a decoder's sentence head looks for it
     return LoadedModel(model, tokenizer, family, source, compute_fingerprint(model))
 
 
@@ -227,6 +239,11 @@ def _load(
                 **options,
             )
     except Exception as error:  # whatever the library raises for broken files
+        if "ignore_mismatched_sizes" in str(error):  # the message refers to a report that is not shown
+            raise UserError(
+                f"{folder} has weights in other shapes than its config says", field=field, hint="correct its config"
+            ) from error
         raise UserError(f"{folder} cannot be loaded: {first_line(error)}", field=field) from error
     refuse_unknown_layers(info["unexpected_keys"], family, loaded, folder, field=field)
+    refuse_unusable_weights(loaded, files, folder, field=field)
     return loaded.eval(), info

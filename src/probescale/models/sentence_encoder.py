@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -11,7 +12,13 @@ from probescale.utils.files import read_json, write_json
 
 MODULES = "modules.json"
 SETTINGS = ("config_sentence_transformers.json", "sentence_bert_config.json")
-TRUSTED_PREFIX = "sentence_transformers."  # modules of other packages would execute their code
+# Classes of sentence-transformers that a folder may name. Loading it imports what stands there, whatever that is.
+CLASSES = (
+    *("Transformer", "Pooling", "Normalize", "Dense", "LayerNorm", "Dropout", "WeightedLayerPooling"),
+    *("CNN", "LSTM", "BoW", "WordWeights", "WordEmbeddings", "StaticEmbedding", "Asym", "Router"),
+)
+_PLACES = r"models|base\.modules|sentence_transformer\.modules"  # before version 6, and since
+_TRUSTED = re.compile(rf"sentence_transformers\.({_PLACES})(\.\w+)?\.({'|'.join(CLASSES)})")
 COPIED_SUFFIXES = (".json", ".safetensors", ".txt")  # no pickles
 
 
@@ -48,7 +55,7 @@ def check_modules(source: Path) -> list[dict[str, Any]]:
     if not well_formed or not modules or "Transformer" not in modules[0]["type"]:
         raise UserError(f"{source / MODULES} is not a list of modules that begins with a transformer", field="MODEL")
     for module in modules:
-        if not module["type"].startswith(TRUSTED_PREFIX):
+        if not _TRUSTED.fullmatch(module["type"]):
             raise UserError(
                 f"{source / MODULES} names {module['type']}; code that ships with a model is never executed",
                 field="MODEL",

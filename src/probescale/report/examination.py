@@ -7,10 +7,11 @@ from transformers import PreTrainedModel
 from probescale.config import WORD_POOLINGS
 from probescale.errors import UserError
 from probescale.models.architecture import Architecture, read_architecture
+from probescale.models.checkpoint import refuse_not_finite_files, weight_files
 from probescale.models.counting import count_parameters
 from probescale.models.family import backbone
 from probescale.models.heads import HEADS, build_on_meta, stock_class_name
-from probescale.models.loading import check_local_model, weight_files
+from probescale.models.loading import check_local_model
 from probescale.models.parameters import Parameters
 from probescale.report.model_advice import list_notes, list_problems, write_starting_config
 from probescale.utils.files import Record, format_size
@@ -123,6 +124,7 @@ def _describe_weights(architecture: Architecture) -> tuple[str, list[str]]:
     try:
         files = weight_files(folder, allow_pickle=False, field="weights")
         check_local_model(architecture.source, field="MODEL")
+        refuse_not_finite_files(files, folder, field="MODEL")
     except UserError as error:
         return UNUSABLE, [f"{error.message}; {error.hint}" if error.hint else error.message]
     stored = str(getattr(architecture.config, "dtype", None) or "float32").removeprefix("torch.")

@@ -186,7 +186,7 @@ class Examples:
         return replace(self, texts=self.texts + more.texts, pairs=pairs, labels=self.labels + more.labels)
 
     def with_names(self, names: tuple[str, ...]) -> Self:
-        number = [names.index(name) for name in self.names]
+        number = _find_each(self.names, names)
         return replace(self, labels=tuple(number[label] for label in self.labels), names=names)
 
     def fully_labelled(self) -> Self:
@@ -277,7 +277,7 @@ class TaggedSentences:
         return replace(self, words=self.words + more.words, tags=self.tags + more.tags)
 
     def with_names(self, names: tuple[str, ...]) -> Self:
-        number = [*(names.index(name) for name in self.names), -1]  # -1 stays -1
+        number = [*_find_each(self.names, names), -1]  # -1 stays -1
         return replace(self, tags=tuple(tuple(number[tag] for tag in tags) for tags in self.tags), names=names)
 
     def fully_labelled(self) -> Self:
@@ -307,8 +307,14 @@ def tuple_rows(sentences: Sequence[tuple[int, ...]]) -> np.ndarray:
 def load_rows(rows: Sequence[tuple[str, str]]) -> Examples:
     """Examples from (text, label) pairs."""
     names = tuple(sorted({label for _, label in rows}))
-    labels = tuple(names.index(label) for _, label in rows)
+    labels = tuple(_find_each([label for _, label in rows], names))
     return Examples(tuple(text for text, _ in rows), None, labels, names)
+
+
+def _find_each(names: Sequence[str], among: Sequence[str]) -> list[int]:
+    """The place of every name among others."""
+    place = {name: number for number, name in enumerate(among)}
+    return [place[name] for name in names]
 
 
 def _digest(value: Any) -> str:  # noqa: ANN401 - any JSON value

@@ -27,7 +27,8 @@ def load_examples(
         return Examples(texts, pairs, tuple(cells), (), target, kind=target)
     if target == "multi":
         several = _label_names([label for cell in cells for label in cell], field=f"{field}.label", column=data.label)
-        labels = tuple(tuple(several.index(label) for label in cell) for cell in cells)
+        number = {name: i for i, name in enumerate(several)}
+        labels = tuple(tuple(number[label] for label in cell) for cell in cells)
         return Examples(texts, pairs, labels, several, target, kind=target)
     own: dict[str, str] = dict(rename or {})
     called = [own.get(label, label) for label in map(str, cells)]
@@ -82,6 +83,12 @@ def read_tagged(data: DataConfig, *, field: str) -> list[tuple[tuple[str, ...], 
             )
     if not all(isinstance(word, str) for words in columns["text"] for word in words):
         raise UserError("words must be plain texts", field=f"{field}.text", hint="name the column with the words")
+    if bad := [n for n, words in enumerate(columns["text"], 1) if not all(word.strip() for word in words)]:
+        raise UserError(
+            f"sentence {bad[0]} has an empty word ({len(bad)} such sentences)",
+            field=f"{field}.text",
+            hint="remove these words and their tags",
+        )
     sentences = [(tuple(words), tags) for words, tags in zip(columns["text"], columns["label"], strict=True)]
     if bad := [n for n, (words, tags) in enumerate(sentences, 1) if len(words) != len(tags)]:
         raise UserError(f"sentence {bad[0]} does not have one tag per word", field=f"{field}.label")
@@ -183,6 +190,8 @@ def _label_text(value: object) -> str | None:
 def _label_names(labels: list[str], *, field: str, column: object) -> tuple[str, ...]:
     if not labels:
         raise UserError(f'column "{column}" holds no label', field=field, hint="name the column with the labels")
+    if not all(label.strip() for label in labels):
+        raise UserError("a label has an empty name", field="task.labels", hint="give it a name")
     names = sorted(set(labels), key=lambda name: (0, int(name), name) if _is_integer(name) else (1, 0, name))
     if len(names) > max(2, len(labels) // 2):
         raise UserError(

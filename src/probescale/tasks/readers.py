@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -18,6 +19,7 @@ from conllu.exceptions import ParseException
 from pyarrow import csv, ipc, parquet
 
 from probescale.errors import Problems, UserError, did_you_mean, first_line
+from probescale.tasks.expansion import CELL, measure_columns, measure_stream, refuse_expansion
 from probescale.utils.archives import MAX_RATIO, max_unpacked_size, read_gzip
 from probescale.utils.files import format_size
 from probescale.utils.progress import console
@@ -26,6 +28,9 @@ from probescale.utils.sources import hide_hub_bars_outside_terminals, hub_unreac
 Columns = dict[str, list[Any]]
 Reader = Callable[[Path], Columns]
 READERS: dict[str, Reader] = {}
+BLOCK, MAX_BLOCK = 1 << 20, (1 << 31) - 1  # bytes of a CSV file that Arrow parses at a time
+BATCH = 1 << 16  # rows of a Parquet file that are read at a time
+TEXTS, PREFIXES = "BYTE_ARRAY", "DELTA_BYTE_ARRAY"  # a type of Parquet, and an encoding with shared beginnings
 
 
 def reads(*suffixes: str) -> Callable[[Reader], Reader]:
@@ -109,11 +114,21 @@ def _read_delimited(path: Path, parsing: csv.ParseOptions) -> Columns:
     # Not from the file itself: asking Arrow for the names leaves a thread behind that keeps reading. It would take
     # bytes from the next file that gets the same descriptor.
     content = pa.py_buffer(read_gzip(path) if path.suffix == ".gz" else path.read_bytes())
-    names = csv.open_csv(pa.BufferReader(content), parse_options=parsing).schema.names
-    if twice := [name for name in names if names.count(name) > 1]:
+    try:
+        return _parse_delimited(content, parsing, BLOCK)
+    except pa.ArrowInvalid as error:
+        if "straddling object" not in str(error):
+            raise
+        return _parse_delimited(content, parsing, min(len(content), MAX_BLOCK))  # a cell is longer than a block
+
+
+def _parse_delimited(content: pa.Buffer, parsing: csv.ParseOptions, block: int) -> Columns:
+    options = {"read_options": csv.ReadOptions(block_size=block), "parse_options": parsing}
+    names = csv.open_csv(pa.BufferReader(content), **options).schema.names
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f'two columns are called "{twice[0]}"')
     as_written = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
-    return csv.read_csv(pa.BufferReader(content), parse_options=parsing, convert_options=as_written).to_pydict()
+    return csv.read_csv(pa.BufferReader(content), convert_options=as_written, **options).to_pydict()
 
 
 @reads(".jsonl")
@@ -122,6 +137,7 @@ def read_jsonl(path: Path) -> Columns:
     with open_text(path) as file:
         rows = [_json_row(line, number) for number, line in enumerate(file, 1) if line.strip()]
     names = list(dict.fromkeys(name for row in rows for name in row))
+    refuse_expansion(len(rows) * len(names) * CELL, max_unpacked_size(path))
     return {name: [row.get(name) for row in rows] for name in names}
 
 
@@ -149,23 +165,67 @@ def _is_text(row: object) -> bool:
 @reads(".parquet")
 def read_parquet(path: Path) -> Columns:
     """Columns by name; a file that claims far more rows than its size allows is refused."""
-    rows = parquet.read_metadata(path).num_rows
-    if rows > max_unpacked_size(path) // MAX_RATIO:  # a column with one value takes no space, however long it is
-        raise ValueError(f"it says that it has {rows:,} rows, and has {format_size(path.stat().st_size)}")
-    return _validated(parquet.read_table(path))
+    about, most = parquet.read_metadata(path), max_unpacked_size(path)
+    if about.num_rows > most // MAX_RATIO:  # a column with one value takes no space, however long it is
+        raise ValueError(f"it says that it has {about.num_rows:,} rows, and has {format_size(path.stat().st_size)}")
+    refuse_expansion(about.num_rows * about.num_columns * CELL, most)
+    columns: Columns = {name: [] for name in about.schema.to_arrow_schema().names}
+    size = 0
+    for table in _read_row_groups(path, about, most):
+        size = _extend(columns, table, size, most)
+    return columns
+
+
+def _read_row_groups(path: Path, about: parquet.FileMetaData, most: int) -> Iterator[pa.Table]:
+    """The rows of a file, in parts of which none takes much more than `most` bytes."""
+    groups = [[about.row_group(g).column(c) for c in range(about.num_columns)] for g in range(about.num_row_groups)]
+    chunks = [chunk for group in groups for chunk in group]
+    refuse_expansion(sum(chunk.total_uncompressed_size for chunk in chunks), most)
+    shared = {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page and chunk.physical_type == TEXTS}
+    with parquet.ParquetFile(path, read_dictionary=sorted(shared)) as compact, parquet.ParquetFile(path) as plain:
+        for number, group in enumerate(groups):
+            # Texts that share a dictionary stay so until their size is known.
+            table = None if any(PREFIXES in chunk.encodings for chunk in group) else _read_compact(compact, number)
+            if table is not None:
+                yield table
+                continue
+            longest = max(chunk.total_uncompressed_size for chunk in group)  # of a text: all of its column
+            for batch in plain.iter_batches(max(min(BATCH, most // max(longest, 1)), 1), row_groups=[number]):
+                yield pa.Table.from_batches([batch])
+
+
+def _read_compact(file: parquet.ParquetFile, number: int) -> pa.Table | None:
+    """A row group with its dictionaries; None where Arrow cannot: lists of texts with more than one dictionary."""
+    try:
+        return file.read_row_group(number)
+    except pa.ArrowNotImplementedError:
+        return None
 
 
 @reads(".arrow")
 def read_arrow(path: Path) -> Columns:
     """The stream format that `datasets` saves."""
+    most, columns = max_unpacked_size(path), Columns()
     with pa.memory_map(str(path)) as file:
-        return _validated(ipc.open_stream(file).read_all())
+        measure_stream(ipc.MessageReader.open_stream(file), most)
+        file.seek(0)
+        _extend(columns, ipc.open_stream(file).read_all(), 0, most)
+    return columns
 
 
-def _validated(table: pa.Table) -> Columns:
-    """The table as columns. Arrow trusts the offsets in a file, and would read beyond its end without this check."""
+def _extend(columns: Columns, table: pa.Table, size: int, most: int) -> int:
+    """Append the rows of a table to columns of `size` bytes, and return their new size; refused above `most`.
+
+    Arrow trusts the offsets in a file, and would read beyond its end if they were not validated.
+    """
+    if len(set(table.column_names)) < table.num_columns:
+        raise ValueError("two columns have the same name")
     table.validate(full=True)
-    return table.to_pydict()
+    size = measure_columns(table.columns, size, most)
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
+        columns.setdefault(name, []).extend(plain.to_pylist())
+    return size
 
 
 @reads(".conll", ".txt")
@@ -206,6 +266,7 @@ def read_conllu(path: Path) -> Columns:
     if bad := [token for s in sentences for token in s if any(n not in token for n in _CONLLU)]:
         raise ValueError(f'"{bad[0]["form"]}" has {len(bad[0])} columns, and CoNLL-U has ten')
     features = sorted({name for sentence in sentences for token in sentence for name in token["feats"] or {}})
+    refuse_expansion(sum(map(len, sentences)) * len(features) * CELL, max_unpacked_size(path))
     columns = {n: [[token[n] for token in s] for s in sentences] for n in _CONLLU if n not in ("head", "feats")}
     columns["head"] = [[str(token["head"]) for token in s] for s in sentences]
     for name in features:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, TypeVar
 
 from probescale.deploy.inference import RunBatch
+from probescale.deploy.metadata import Tokens
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.tasks.kinds import Kind
@@ -21,7 +22,7 @@ class ExportRecord(Record):
     kind: str  # of the task; "states" where the model has no head
     labels: tuple[str, ...]
     inputs: tuple[str, ...]  # names of the tensors that the model reads
-    longest: int  # tokens
+    longest: Tokens
     largest_difference: float  # of the float32 outputs, relative to the largest number
     metric: str | None = None  # of the task, where the run's dev set is found unchanged
     unmeasured: str = ""  # else why it was not evaluated
@@ -41,6 +42,9 @@ class Exporter(ABC):
     file: ClassVar[str]  # that only folders of this format hold
     suffixes: ClassVar[tuple[str, ...]]  # of the files that hold weights
     runtime: ClassVar[str]  # library that runs the model
+
+    def check(self, loaded: LoadedModel) -> None:  # noqa: B027 - most formats take every model
+        """Refuse by name, before the model is run, what cannot be written."""
 
     @abstractmethod
     def write(self, loaded: LoadedModel, kind: Kind | None, folder: Path, *, int8: bool) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from probescale.deploy.formats.base import Exporter, ExportRecord, exporter
 from probescale.deploy.inference import RunBatch
-from probescale.deploy.onnx.graph import write_graph, write_int8
+from probescale.deploy.onnx.graph import refuse_generators, write_graph, write_int8
 from probescale.deploy.onnx.session import can_run, open_session
 from probescale.models.loading import LoadedModel
 from probescale.tasks.kinds import Kind
@@ -22,6 +22,9 @@ class OnnxExporter(Exporter):
     file = "model.onnx"
     suffixes = (".onnx", ".data")
     runtime = "onnxruntime"
+
+    def check(self, loaded: LoadedModel) -> None:
+        refuse_generators(loaded)
 
     def write(self, loaded: LoadedModel, kind: Kind | None, folder: Path, *, int8: bool) -> None:
         with spinner("writing the graph"):

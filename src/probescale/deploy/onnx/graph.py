@@ -29,7 +29,6 @@ def write_graph(loaded: LoadedModel, kind: Kind | None, path: Path, *, fused: bo
         import onnxscript  # noqa: F401 - the exporter needs it
     except ImportError as error:
         raise UserError("the ONNX exporter is not installed", field="--to", hint=INSTALL) from error
-    refuse_generators(loaded)
     fields = input_names(loaded)
     batch = loaded.tokenizer(list(TEXTS), padding=True, return_tensors="pt")
     attention = loaded.model.config._attn_implementation or "eager"

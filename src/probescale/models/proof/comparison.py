@@ -26,6 +26,7 @@ from probescale.models.proof.reference import Reference, find_stack_paths, run_m
 from probescale.models.tokenizers import reset_tokenizer
 from probescale.utils.files import Record
 from probescale.utils.progress import spinner
+from probescale.utils.resources import find_shortage, report_shortage
 
 CACHE_TOLERANCE = 1e-3  # one token at a time adds in another order
 # Runs a program file without garbage collection, which would take a second while libraries are imported.
@@ -95,7 +96,7 @@ def prove_folder(job: ProofJob) -> Proof:
 
 def prove_folders(jobs: Sequence[ProofJob]) -> list[Proof | ProofFailed]:
     """A proof or failure for every folder, from one fresh process: most of its time goes into starting."""
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory() as scratch, report_shortage(Path(scratch)):
         outs = [Path(scratch) / str(number) for number in range(len(jobs))]
         described = [_write_job(job, out) for job, out in zip(jobs, outs, strict=True)]
         (Path(scratch) / "jobs.json").write_text(json.dumps(described), encoding="utf-8")
@@ -140,6 +141,8 @@ def _prove(job: ProofJob, out: Path) -> Proof:
     """Compare everything that the child process wrote for a job."""
     facts = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
     if "error" in facts:
+        if shortage := find_shortage(OSError(facts["error"]), out.parent):  # the child writes there
+            raise shortage
         raise ProofFailed(f"the saved model does not load or run in a fresh process: {facts['error']}")
     for fault, names in facts["faults"].items():
         if names:
