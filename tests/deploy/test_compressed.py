@@ -7,6 +7,7 @@ import csv
 import json
 import shutil
 import sys
+from html import escape
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,8 +23,9 @@ from probescale.models.subsets import format_layers
 from probescale.pipeline.folder import MARK
 from probescale.pipeline.run import run as run_pipeline
 from probescale.pipeline.validate import check
-from probescale.recovery.regressions import Regressions
-from probescale.report.verdict import ELSEWHERE, format_count, run_summary, summary_sentence
+from probescale.report.findings import RunFindings
+from probescale.report.phrases import format_count
+from probescale.report.verdict import ELSEWHERE, decide, run_summary
 
 pytestmark = pytest.mark.slow
 
@@ -104,11 +106,12 @@ def test_the_report_prints_the_tables_of_the_command(copied, model_folder, task_
     printed = capsys.readouterr().out
     assert printed.startswith(tables)
     assert printed.endswith(f"\nmodel, scores and report: {again.folder}\n")
-    regressions = Regressions.load(again.folder / "regressions.json")
-    assert run_summary(again.result, regressions)[-1] in printed
+    lines = run_summary(RunFindings.load(again.folder))
+    assert all(line in printed for line in lines)
+    assert lines[0].startswith(("Ship it", "Not sure yet", "You may not need it", "Do not ship it"))
     set_metrics(copied, failure="The subnetwork did not learn the task.")
     Compressed(copied).report()
-    assert "\nThe subnetwork did not learn the task.\n" in capsys.readouterr().out
+    assert "\nDo not ship it: The subnetwork did not learn the task. " in capsys.readouterr().out
 
 
 # Notebooks
@@ -161,7 +164,7 @@ def test_a_notebook_shows_a_summary_with_a_link(copied, monkeypatch):
     renamed = copied.rename(copied.with_name("a run"))
     html = Compressed(renamed)._repr_html_()
     assert 'href="a%20run/report.html"' in html
-    assert summary_sentence(Compressed(renamed).result, machine=ELSEWHERE) in html
+    assert escape(decide(RunFindings.load(renamed), machine=ELSEWHERE).sentence) in html
     set_metrics(renamed, task=EVIL, failure=EVIL)
     html = Compressed(renamed)._repr_html_()
     assert "<script>" not in html

@@ -85,10 +85,10 @@ def test_an_original_that_cannot_learn_is_a_failure(cli, failed):
 
     for name in ("report.md", "model/README.md"):
         text = (out / name).read_text()
-        assert "> **Warning: This model did not learn the task.** The original did not learn the task" in text
+        assert "> **Do not ship it:** The original did not learn the task" in text
         assert "retention" not in text
     page = (out / "report.html").read_text()
-    assert "This model did not learn the task." in page
+    assert "Do not ship it" in page
     assert "The original did not learn the task: its score" in page
     assert "training failed" in repr(Compressed(out))
 

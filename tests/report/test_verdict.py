@@ -14,15 +14,10 @@ from probescale.probing.scores import ProbeResult, ProbeScores
 from probescale.recovery.regressions import Regressions, Slice
 from probescale.recovery.result import Alternative, EvaluatedModel, RunResult
 from probescale.report.findings import RunFindings
-from probescale.report.run_page import _cards, _lead
+from probescale.report.rivals import alternatives_sentence, comparison_sentence
+from probescale.report.run_cards import run_cards
 from probescale.report.tables import comparison_table
-from probescale.report.verdict import (
-    alternatives_sentence,
-    comparison_sentence,
-    run_summary,
-    summary_sentence,
-    verdict_markdown,
-)
+from probescale.report.verdict import decide, run_summary, verdict_markdown
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
 from probescale.selection.result import Selection
@@ -76,7 +71,7 @@ def result(*alternatives: Alternative, small: float = 0.878, original: float = 0
         task="sst2", metric="accuracy", split="dev", examples=1872, recipe="5 epochs", strategy="contiguous",
         original=evaluated(original, 33_360_000, whole), subnetwork=evaluated(small, 6_620_000, retention, 4.81, 2),
         compared={"top_k": evaluated(small - 0.05, 6_620_000, retention, 4.7, 2)}, alternatives=alternatives,
-        retention=retention, provenance={},
+        retention=retention, retention_interval=retention and (retention - 0.01, retention + 0.01), provenance={},
     )  # fmt: skip
     return made.model_copy(update=changes)
 
@@ -94,17 +89,21 @@ def test_a_strategy_that_did_better_is_named(other, wanted):
     model = evaluated(other, 6_620_000, other / 0.894).model_copy(update={"kept": (3, 4)})
     made = result(compared={"top_k": model})
     assert comparison_sentence(made) == wanted
-    assert wanted in run_summary(made)
-    assert wanted in " ".join(verdict_markdown(made)).replace("\\", "")
+    assert wanted in run_summary(findings(made))
+    assert wanted in " ".join(verdict_markdown(findings(made))).replace("\\", "")
     same = model.model_copy(update={"kept": made.subnetwork.kept})
     assert comparison_sentence(result(compared={"top_k": same})) == "", "the same layers are one model"
     assert comparison_sentence(result(compared={"top_k": model}, failure=FAILURE)) == ""
     assert comparison_sentence(result(compared={"3x": model})) == "", "another budget is no strategy"
 
 
-def findings(made: RunResult) -> RunFindings:
+def findings(made: RunResult, changed: Regressions | None = CHANGED) -> RunFindings:
     scores = ProbeScores(task="sst2", layers=4, probes={"task": ProbeResult(scores=(0.8, 0.7, 0.6, 0.5), weight=1)})
-    return RunFindings(scores, chosen(scores), made, None, CHANGED)
+    return RunFindings(scores, chosen(scores), made, None, changed)
+
+
+def sentence_of(made: RunResult, changed: Regressions | None = None) -> str:
+    return decide(findings(made, changed)).sentence
 
 
 def chosen(scores: ProbeScores) -> Selection:
@@ -119,56 +118,57 @@ def printed(made: RunResult, width: int) -> list[str]:
 
 
 def test_the_summary_in_one_sentence():
-    assert summary_sentence(result()) == (
-        "6.6M parameters instead of 33.4M (5.0 times smaller), 98.2 % of the accuracy (87.8 instead of 89.4), "
-        "4.8 times as fast on this machine."
+    assert sentence_of(result()) == (
+        "Ship it: 98.2 % of the accuracy is kept (97.2 to 99.2 %; 87.8 instead of 89.4), it is 4.8 times as fast on "
+        "this machine and has 6.6M parameters instead of 33.4M (5.0 times smaller)."
     )
-    assert summary_sentence(result(), CHANGED).endswith(
-        "on this machine; of 1,872 examples, 34 that were right are now wrong and 20 that were wrong are now right."
+    assert sentence_of(result(), CHANGED).endswith(
+        "; of 1,872 examples, 34 that were right are now wrong and 20 that were wrong are now right."
     )
 
 
 def test_the_original_itself_is_not_called_smaller():
     whole = result().original
-    sentence = summary_sentence(result(subnetwork=whole, retention=1.0))
-    assert sentence.startswith("33.4M parameters, as many as the original, 100.0 % of the accuracy (89.4 instead of")
-    assert "just as fast" in sentence
+    sentence = sentence_of(result(subnetwork=whole, retention=1.0))
+    assert sentence.startswith("Keep the original: 100.0 % of the accuracy is kept (")
+    assert sentence.endswith("it is just as fast on this machine and has 33.4M parameters, as many as the original.")
     nearly = whole.model_copy(update={"params": 32_700_000})
-    assert "32.7M parameters instead of 33.4M (2.0 % less)" in summary_sentence(result(subnetwork=nearly))
+    assert "32.7M parameters instead of 33.4M (2.0 % less)" in sentence_of(result(subnetwork=nearly))
 
 
 @pytest.mark.parametrize("retention", [None, -0.2])
 def test_without_a_share_both_values_are_named(retention):
-    sentence = summary_sentence(result(retention=retention))
-    assert "accuracy 87.8 instead of 89.4, 4.8 times" in sentence
-    assert "%" not in sentence
+    interval = retention and (retention - 0.01, retention + 0.01)
+    verdict = decide(findings(result(retention=retention, retention_interval=interval)))
+    assert "accuracy is 87.8 instead of 89.4 (" in verdict.sentence
+    assert verdict.decision == ("unsure" if retention is None else "no")
 
 
 def test_a_failure_comes_first_and_no_share_is_named():
     failed = result(alternative("bag of words", 0.81), small=0.22, original=0.23, failure=FAILURE)
-    sentence = summary_sentence(failed, CHANGED)
-    assert sentence.startswith(f"{FAILURE} 6.6M parameters instead of 33.4M")
-    assert "accuracy 22.0 instead of 23.0" in sentence
+    sentence = sentence_of(failed, CHANGED)
+    assert sentence.startswith(f"Do not ship it: {FAILURE} Accuracy is 22.0 instead of 23.0, it is 4.8 times as fast")
     assert "%" not in sentence
     assert "now wrong" not in sentence
-    first, second, third = run_summary(failed, CHANGED)
-    assert first == FAILURE
-    assert f"{first} {second}" == sentence
-    assert third == "The best simple alternative, bag of words, reaches accuracy 81.0 with 12,345 parameters."
+    first, second = run_summary(findings(failed))
+    assert first == sentence
+    assert second == "The best simple alternative, bag of words, reaches accuracy 81.0 with 12,345 parameters."
 
 
 def test_a_share_that_was_left_in_a_failed_result_is_not_shown():
     failed = result(alternative("bag of words", 0.81)).model_copy(update={"failure": FAILURE})
-    assert "%" not in summary_sentence(failed)
+    assert "%" not in sentence_of(failed)
     assert "retention" not in comparison_table(failed).markdown()
-    assert [caption for _, caption in _cards(findings(failed)) if "kept" in caption] == ["layers kept of 4"]
+    cards = run_cards(findings(failed))
+    assert [card.caption for card in cards if "kept" in card.caption] == ["layers kept of 4"]
+    assert not any("%" in card.value + card.remark for card in cards)
 
 
 def test_a_worse_alternative_is_named_with_what_it_lacks():
     worse = (alternative("static embeddings", 0.70), alternative("bag of words", 0.743))
     expected = "The best simple alternative, bag of words, reaches accuracy 74.3: 13.5 points less."
     assert alternatives_sentence(result(*worse)) == expected
-    assert run_summary(result(*worse))[1:] == [expected]
+    assert run_summary(findings(result(*worse)))[1:] == [expected]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,8 @@ def test_an_alternative_that_is_as_good_says_that_the_subnetwork_is_not_needed(v
     sentence = alternatives_sentence(result(alternative("bag of words", value), alternative("static embeddings", 0.5)))
     sizes = "with 12,345 parameters instead of 6.6M: you may not need this model."
     assert sentence == f"A simple alternative, bag of words, is {words} {sizes}"
+    verdict = decide(findings(result(alternative("bag of words", value))))
+    assert (verdict.decision, verdict.heading) == ("unsure", "You may not need it")
 
 
 def test_an_alternative_that_is_as_good_but_larger_does_not_replace_it():
@@ -198,13 +200,14 @@ def test_an_alternative_that_is_as_good_but_larger_does_not_replace_it():
 
 def test_no_alternative_no_sentence():
     assert alternatives_sentence(result()) == ""
-    assert len(run_summary(result())) == 1
+    assert len(run_summary(findings(result()))) == 1
 
 
 def test_where_less_is_better(distance):
     errors = {"small": 0.35, "original": 0.33, "metric": distance, "retention": 0.33 / 0.35}
+    errors["retention_interval"] = (0.93, 0.95)
     made = result(alternative("bag of words", 0.45), alternative("static embeddings", 0.40), **errors)
-    assert "mean distance 35.0 instead of 33.0 (lower is better), 4.8 times" in summary_sentence(made)
+    assert "mean distance is 35.0 instead of 33.0 (lower is better; 93.0 to 95.0 %; 95 % is" in sentence_of(made)
     assert alternatives_sentence(made) == (
         "The best simple alternative, static embeddings, reaches mean distance 40.0: 5.0 points more, and lower is "
         "better."
@@ -214,9 +217,12 @@ def test_where_less_is_better(distance):
     assert "is better here (mean distance 30.0" in alternatives_sentence(
         result(alternative("bag of words", 0.30), **errors)
     )
-    lead = _lead(findings(result(**errors)))
-    assert lead[-1].endswith("top_k, reaches 30.00: clearly better.")
-    assert ("94.3%", "retention: the original's mean distance divided by this model's") in _cards(findings(made))
+    better = evaluated(0.30, 6_620_000, None).model_copy(update={"kept": (3, 4)})
+    assert "The layers of top_k are better here (mean distance 30.0 against 35.0)." in run_summary(
+        findings(result(**errors, compared={"top_k": better}))
+    )
+    card = run_cards(findings(made))[0]
+    assert (card.value, card.caption) == ("94.3 %", "retention: the original's mean distance divided by this model's")
 
 
 def test_alternatives_stand_below_the_models_of_the_terminal_table():
@@ -230,9 +236,16 @@ def test_alternatives_stand_below_the_models_of_the_terminal_table():
 
 
 def test_the_terminal_table_fits_eighty_columns():
-    lines = printed(result(alternative("bag of words", 0.743)), 80)
+    made = result(alternative("static embeddings", 0.743), alternative("frozen encoder", 0.74, 33_360_000))
+    spread = made.subnetwork.model_copy(update={"kept": (2, 3, 5, 7, 9, 10, 12)})
+    made = made.model_copy(update={"compared": {"block_influence": spread}})
+    lines = printed(made, 80)
     assert max(map(len, lines)) <= 80
-    assert any(line.startswith("ProbeScale ") and line.rstrip().endswith("4.8x") for line in lines), "no name is cut"
+    for name in ("ProbeScale", "block_influence", "embeddings", "encoder"):
+        assert any(name in line.split() for line in lines), f"{name} is cut"
+    assert any(line.startswith("ProbeScale ") and line.rstrip().endswith("4.8x") for line in lines)
+    assert "not shown for lack of width: of layers" in lines[-1]
+    assert "not shown" not in " ".join(printed(made, 120))
 
 
 def test_without_any_retention_the_table_has_no_such_column():
@@ -245,9 +258,9 @@ def test_without_any_retention_the_table_has_no_such_column():
 def test_markdown_starts_with_the_warning_and_hostile_words_stay_text():
     words = f"It answers {SCRIPT} {MARKUP}\n\n# always"
     made = result(alternative(f"bag of {MARKUP}", 0.81), small=0.2, original=0.2, failure=words)
-    paragraphs = verdict_markdown(made)
-    assert paragraphs[0].startswith("> **Warning: This model did not learn the task.** It answers ")
-    assert len(paragraphs) == 3
+    paragraphs = verdict_markdown(findings(made))
+    assert paragraphs[0].startswith("> **Do not ship it:** It answers ")
+    assert len(paragraphs) == 2
     assert markup("\n\n".join(paragraphs)) == set()
     assert "\n" not in paragraphs[0]
 
@@ -273,10 +286,10 @@ def test_report_and_card_start_with_the_verdict(model_folder, task_files, failur
     report = run_report(task, parent.family, findings(made))
     card = model_card(parent, task, findings(made)).split("---\n", 2)[2]
     for page in (report, card):
-        _, first, second, third, *_ = page.strip().split("\n\n")
-        assert first.startswith("> **Warning: This model" if failure else "6.6M parameters instead of 33.4M")
-        assert "on the machine that trained it" in (second if failure else first)
-        assert "The best simple alternative, bag of words" in (third if failure else second)
+        _, first, second, *_ = page.strip().split("\n\n")
+        assert first.startswith("> **Do not ship it:**" if failure else "**Ship it:** 98.2 % of the accuracy")
+        assert "on the machine that trained it" in first
+        assert "The best simple alternative, bag of words" in second
         assert "| bag of words | " in page
         assert ("| retention | speed |" in page) == (failure is None)
         assert (FAILURE in page) == (failure is not None)

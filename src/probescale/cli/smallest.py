@@ -39,13 +39,15 @@ def run_search(settings: RunConfig, keep: str, folder: Path, *, overwrite: bool)
     with spinner("loading libraries"):
         from probescale.pipeline.smallest import parse_share
         from probescale.pipeline.smallest import smallest as find_smallest
-        from probescale.recovery.result import RunResult
+        from probescale.report.findings import RunFindings
         from probescale.report.tables import search_notes, search_table
+        from probescale.report.verdict import run_summary
     found = find_smallest(settings, parse_share(keep), folder, overwrite=overwrite)
     show(search_table(found).rich())
     for note in search_notes(found):
         show(note)
-    show(f"\nmodel, scores and report: {folder}")
-    if failure := RunResult.load(folder / "metrics.json").failure:
-        show(f"\n{failure}")
+    findings = RunFindings.load(folder)
+    for line in (*run_summary(findings), f"model, scores and report: {folder}"):
+        show(f"\n{line}")
+    if findings.result.failure:
         raise typer.Exit(1)

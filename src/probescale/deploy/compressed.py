@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from probescale.deploy.predict import Prediction
     from probescale.deploy.texts import Line
     from probescale.models.loading import LoadedModel
-    from probescale.recovery.regressions import Regressions
+    from probescale.report.findings import RunFindings
     from probescale.utils.progress import PlainConsole
 
 RUN_FILES = ("config.yaml", "scores.json", "selection.json", "metrics.json", "report.html", "model/config.json")
@@ -74,24 +74,21 @@ class Compressed:
 
     def _print_tables(self, console: PlainConsole) -> None:
         """Print the tables of layers and models, and what they come to in sentences."""
-        from probescale.probing.score_files import load_scores
         from probescale.report.tables import comparison_table, layer_table
         from probescale.report.verdict import run_summary
 
-        scores = load_scores(self.folder / "scores.json")
-        console.print(layer_table(scores, self.result.subnetwork.kept).rich())
+        console.print(layer_table(self._findings.scores, self.result.subnetwork.kept).rich())
         console.print("")
         console.print(comparison_table(self.result).rich())
-        for line in (*run_summary(self.result, self._regressions), f"model, scores and report: {self.folder}"):
+        for line in (*run_summary(self._findings), f"model, scores and report: {self.folder}"):
             console.print(f"\n{line}", soft_wrap=True)
 
-    @property
-    def _regressions(self) -> Regressions | None:
-        """Examples that became wrong, for kinds of task that have right and wrong predictions."""
-        from probescale.recovery.regressions import Regressions
+    @cached_property
+    def _findings(self) -> RunFindings:
+        """Scores, selection, metrics and regressions of the run."""
+        from probescale.report.findings import RunFindings
 
-        path = self.folder / "regressions.json"
-        return Regressions.load(path) if path.is_file() else None
+        return RunFindings.load(self.folder)
 
     def _page_frame(self) -> str:
         """report.html inside an element of its own: its style and script do not reach the notebook."""
@@ -102,7 +99,7 @@ class Compressed:
         )
 
     def __repr__(self) -> str:
-        from probescale.report.verdict import format_count
+        from probescale.report.phrases import format_count
 
         kept = "" if self.retention is None else f", {100 * self.retention:.1f} % kept"
         failed = ", training failed" if self.result.failure else ""
@@ -111,15 +108,14 @@ class Compressed:
 
     def _repr_html_(self) -> str:
         """The result in sentences, with a link to the page: what a notebook shows for the object."""
-        from probescale.report.verdict import ELSEWHERE, alternatives_sentence, summary_sentence
+        from probescale.report.verdict import ELSEWHERE, decide
 
-        # A notebook is a file that is read on other machines.
-        sentences = (summary_sentence(self.result, machine=ELSEWHERE), alternatives_sentence(self.result))
+        verdict = decide(self._findings, machine=ELSEWHERE)  # a notebook is a file that is read on other machines
         page = self.folder / "report.html"
         # Notebooks open paths relative to their folder, and no others.
         address = quote(Path(os.path.relpath(page)).as_posix())
         return (
-            f"<p><b>{escape(self.result.task)}</b>: {escape(' '.join(filter(None, sentences)))}</p>"
+            f"<p><b>{escape(self.result.task)}</b>: {escape(' '.join((verdict.sentence, *verdict.details)))}</p>"
             f'<p><a href="{address}" target="_blank">{escape(str(page))}</a></p>'
         )
 

@@ -32,6 +32,11 @@ def count_parameters(model: PreTrainedModel, family: Family) -> Parameters:
     )
 
 
+def measure_megabytes(model: PreTrainedModel) -> float:
+    """Megabytes of the weights on disk, in the precision that the model has; shared tensors count once."""
+    return sum(p.numel() * p.element_size() for p in model.parameters()) / 1e6
+
+
 def _block_sizes(blocks: torch.nn.ModuleList, shared: tuple[str, ...]) -> tuple[int, ...]:
     """Parameters of each block, without the shared ones that the first block stores for all."""
     return tuple(sum(p.numel() for name, p in block.named_parameters() if name not in shared) for block in blocks)

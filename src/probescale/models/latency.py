@@ -1,10 +1,10 @@
-"""Measure the time of a forward pass on this machine, and of each layer in it."""
+"""Measure the time of a forward pass on this machine, of each layer in it, and of two models side by side."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,9 +14,7 @@ from probescale.models.cost import Cost
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
 from probescale.models.proof.child import without_cache
-
-WARM_UP = 3  # passes that are not counted
-PASSES = 15
+from probescale.models.speed import PASSES, WARM_UP, Speed, compare_speed
 
 
 def measure_latency(model: PreTrainedModel, family: Family, length: int, batch_size: int = 1) -> Cost:
@@ -43,17 +41,18 @@ def measure_latency(model: PreTrainedModel, family: Family, length: int, batch_s
     return Cost(fixed=max(statistics.median(totals[WARM_UP:]) - sum(layer_times), 0.0), layers=layer_times)
 
 
-def compare_latency(models: Sequence[LoadedModel], length: int, batch_size: int = 1) -> list[float]:
-    """Median milliseconds of one pass of each model, measured in turn: other load slows all of them equally."""
-    times: list[list[float]] = [[] for _ in models]
+def compare_latency(original: LoadedModel, model: LoadedModel, length: int, batch_size: int = 1) -> Speed:
+    """How fast a model is beside the original, for full batches of this length."""
+
+    def run_once(loaded: LoadedModel) -> None:
+        loaded.model(**_full_batch(loaded.model, loaded.family, length, batch_size))
+        _now(loaded.model)
+
     with torch.inference_mode():
-        for _ in range(WARM_UP + PASSES):
-            for loaded, passes in zip(models, times, strict=True):
-                inputs = _full_batch(loaded.model, loaded.family, length, batch_size)
-                begin = _now(loaded.model)
-                loaded.model(**inputs)
-                passes.append(_now(loaded.model) - begin)
-    return [statistics.median(passes[WARM_UP:]) for passes in times]
+        speed = compare_speed(lambda _: run_once(original), lambda _: run_once(model))
+    if model.model.device.type != "cuda":
+        return speed
+    return replace(speed, spread=speed.spread.model_copy(update={"waited": 0.0}))  # it waits for the GPU
 
 
 def _full_batch(model: PreTrainedModel, family: Family, length: int, batch_size: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from probescale.models.counting import count_parameters
+from probescale.models.counting import count_parameters, measure_megabytes
 from probescale.models.latency import compare_latency
 from probescale.models.loading import LoadedModel
 from probescale.models.parameters import Parameters
@@ -112,7 +112,7 @@ class Evaluator:
             validation=self._validate(model),
             losses=losses,
             failure="" if health.learned else health.describe(),
-            **self._speed(model),
+            **self._speed(model, is_original=is_original),
             seconds=round(time.perf_counter() - started, 1),
         )
         held = hold(evaluated)
@@ -136,6 +136,7 @@ class Evaluator:
         parameters, original = count_parameters(model.model, model.family), self.shrinker.original
         return {
             "params": parameters.total,
+            "megabytes": round(measure_megabytes(model.model), 3),
             "ratio_total": parameters.total / original.total,
             "ratio_layers": sum(parameters.layers) / sum(original.layers),
         }
@@ -155,11 +156,13 @@ class Evaluator:
         predicted = predict(model, held_out, max_length=self.config.model.max_length, title="validating")
         return self.task.measure(held_out.gold, predicted)
 
-    def _speed(self, model: LoadedModel) -> dict[str, Any]:
+    def _speed(self, model: LoadedModel, *, is_original: bool) -> dict[str, Any]:
         settings = self.config.selection
         length = min(settings.length, self.config.model.max_length)
-        original, own = compare_latency([self.loaded, model], length, settings.batch_size)
-        return {"milliseconds": round(own, 3), "speedup": round(original / own, 3)}
+        speed = compare_latency(self.loaded, model, length, settings.batch_size)
+        # The original has the architecture of the model that it is timed beside: what differs from 1 is noise.
+        speedup = 1.0 if is_original else speed.speedup
+        return {"milliseconds": speed.milliseconds, "speedup": speedup, "spread": speed.spread}
 
     def predictions(self, name: str, evaluated: EvaluatedModel) -> np.ndarray:
         """What an evaluated model predicts on dev."""

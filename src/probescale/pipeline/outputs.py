@@ -12,13 +12,16 @@ from probescale.probing.scores import ProbeScores
 from probescale.recovery.predictions import write_predictions_csv
 from probescale.recovery.regressions import find_regressions
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel, RunResult
+from probescale.recovery.smallest import SmallestSearch
 from probescale.report.card import model_card
 from probescale.report.figure import write_figure
 from probescale.report.findings import RunFindings
 from probescale.report.markdown import run_report
 from probescale.report.run_page import run_page
 from probescale.selection.result import Selection
+from probescale.tasks.metrics import retention_interval
 from probescale.utils.files import write_text
+from probescale.utils.progress import spinner
 from probescale.utils.yaml_files import to_yaml
 
 
@@ -29,16 +32,17 @@ def write_outputs(
     models: dict[str, EvaluatedModel],
     alternatives: tuple[Alternative, ...] = (),
     predictions: Mapping[str, np.ndarray] | None = None,
+    search: SmallestSearch | None = None,
 ) -> RunResult:
     """Write every result file into the folder that the evaluator works in.
 
     `models`: the original first, then the chosen subnetwork, then what it is compared with. `predictions`: of each of
-    them on dev, where not all come from this evaluator.
+    them on dev, where not all come from this evaluator. `search`: how the size was found, where it was searched for.
     """
     task, work = evaluator.task, evaluator.work
-    result = _result(evaluator, chosen, models, alternatives)
-    write_text(work / "config.yaml", to_yaml(settled_config(evaluator)))
     predictions = predictions or {name: evaluator.predictions(name, model) for name, model in models.items()}
+    result = _result(evaluator, chosen, models, alternatives, predictions, search.keep if search else None)
+    write_text(work / "config.yaml", to_yaml(settled_config(evaluator)))
     write_predictions_csv(work / "predictions.csv", task, predictions)
     changed = find_regressions(task, predictions[ORIGINAL], predictions[chosen.strategy])
     if changed:
@@ -49,7 +53,7 @@ def write_outputs(
     chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes", chosen.kept)
-    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias)
+    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias, search)
     write_text(work / "report.md", run_report(task, evaluator.loaded.family, findings))
     write_text(work / "report.html", run_page(findings))
     write_text(work / "model" / "README.md", model_card(evaluator.loaded, task, findings))
@@ -68,6 +72,8 @@ def _result(
     chosen: Selection,
     models: dict[str, EvaluatedModel],
     alternatives: tuple[Alternative, ...],
+    predictions: Mapping[str, np.ndarray],
+    wanted: float | None,
 ) -> RunResult:
     task, (original, subnetwork, *_) = evaluator.task, models.values()
     failure = _failure(original, subnetwork)
@@ -75,6 +81,9 @@ def _result(
         original, subnetwork = (model.model_copy(update={"retention": None}) for model in (original, subnetwork))
         models = {name: model.model_copy(update={"retention": None}) for name, model in models.items()}
         alternatives = tuple(one.model_copy(update={"retention": None}) for one in alternatives)
+    with spinner("resampling"):
+        both = (predictions[chosen.strategy], predictions[ORIGINAL])
+        sure = retention_interval(task.measure, task.gold, *both, evaluator.config.seed)
     return RunResult(
         task=task.name,
         metric=task.metric,
@@ -88,6 +97,8 @@ def _result(
         alternatives=alternatives,
         failure=failure,
         retention=subnetwork.retention,
+        wanted=wanted,
+        retention_interval=None if subnetwork.retention is None else sure,
         provenance=evaluator.bench.provenance,
     )
 

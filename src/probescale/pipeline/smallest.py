@@ -73,15 +73,16 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
         scores = probe_once(bench, work / "scores.json")
         search = _Search(bench, scores, work, keep)
         answer = search.run()
-        search.record(answer).save(work / "smallest.json")
+        found = search.record(answer)
+        found.save(work / "smallest.json")
         evaluator, chosen = search.rung(answer)
         evaluator.save(chosen)
         others = {search.budget(size): size for size in search.models if size not in (answer, search.full)}
         sizes = {ORIGINAL: search.full, chosen.strategy: answer, **others}
         models = {name: search.models[size] for name, size in sizes.items()}
         predictions = {name: search.rung(size)[0].predictions(name, models[name]) for name, size in sizes.items()}
-        write_outputs(evaluator, scores, chosen, models, predictions=predictions)
-    return SmallestSearch.load(out / "smallest.json")
+        write_outputs(evaluator, scores, chosen, models, predictions=predictions, search=found)
+    return found
 
 
 class _Search:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
+from probescale.models.speed import SpeedSpread
 from probescale.utils.files import Record
 
 ORIGINAL = "original"  # name of the fine-tuned original among evaluated models
@@ -16,6 +17,7 @@ class EvaluatedModel(Record):
 
     kept: tuple[int, ...]
     params: int
+    megabytes: float | None = None  # of the weights on disk, as the model is saved; None: not known
     ratio_total: float  # of all parameters, embeddings and head included
     ratio_layers: float  # of the parameters in layers
     value: float  # the task's metric
@@ -26,6 +28,7 @@ class EvaluatedModel(Record):
     failure: str = ""  # why it did not learn the task, by its answers to training texts; empty where it did
     milliseconds: float  # of one forward pass over `selection.batch_size` texts of `selection.length` tokens
     speedup: float  # how many times as fast as the original; both are timed alternately
+    spread: SpeedSpread | None = None  # of single measurements of the speed; None: not measured
     seconds: float  # of fine-tuning and evaluation
 
 
@@ -39,6 +42,7 @@ class Alternative(Record):
     params: int  # weights that have to be kept, embeddings or feature weights included
     milliseconds: float  # for one text
     speedup: float  # how many times as fast as the original
+    spread: SpeedSpread | None = None
 
 
 class RunResult(Record):
@@ -59,4 +63,6 @@ class RunResult(Record):
     alternatives: tuple[Alternative, ...] = ()
     failure: str | None = None  # why this is no success: the original or the subnetwork did not learn the task
     retention: float | None  # None where there is no share to speak of, or where training failed
+    wanted: float | None = None  # the share that was asked for; None: none was
+    retention_interval: tuple[float, float] | None = None  # 95 %: both models on the same resampled dev examples
     provenance: dict[str, Any] = Field(default_factory=dict)

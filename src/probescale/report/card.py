@@ -9,11 +9,12 @@ from probescale.models.subsets import format_layers
 from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.findings import RunFindings
+from probescale.report.phrases import has_retention
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.table import Table
 from probescale.report.tables import measured_cells
 from probescale.report.usage import usage
-from probescale.report.verdict import has_retention, verdict_markdown
+from probescale.report.verdict import verdict_markdown
 from probescale.tasks.task import Task
 from probescale.utils.sources import is_local, local_path
 
@@ -53,7 +54,7 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
     parts = [
         f"---\n{data.to_yaml()}\n---",
         f"# {task.name}: {small.params / 1e6:.1f}M parameters",
-        *verdict_markdown(result, changed),
+        *verdict_markdown(findings),
         f"A subnetwork of {inline_code(parent.source)}: layers {format_layers(chosen.kept)} of {parent.layers}, "
         f"{original.params / small.params:.1f} times fewer parameters (embeddings and head included), fine-tuned for "
         f"{task.name}. Made with ProbeScale.",

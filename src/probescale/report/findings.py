@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from probescale.models.parameters import Parameters
+from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
+from probescale.recovery.smallest import SmallestSearch
 from probescale.selection.result import Selection
 
 
@@ -22,6 +25,20 @@ class RunFindings:
     parameters: Parameters | None = None  # of the model that layers are removed from, its other parts shrunk
     regressions: Regressions | None = None
     bias: Bias | None = None
+    search: SmallestSearch | None = None  # how the size was found, where it was searched for
+
+    @classmethod
+    def load(cls, folder: Path) -> RunFindings:
+        """The findings of a finished run, from its folder."""
+        changed, bias, search = (folder / f"{name}.json" for name in ("regressions", "bias", "smallest"))
+        return cls(
+            load_scores(folder / "scores.json"),
+            Selection.load(folder / "selection.json"),
+            RunResult.load(folder / "metrics.json"),
+            regressions=Regressions.load(changed) if changed.is_file() else None,
+            bias=Bias.load(bias) if bias.is_file() else None,
+            search=SmallestSearch.load(search) if search.is_file() else None,
+        )
 
     @property
     def dev_sentence(self) -> str:

@@ -12,7 +12,7 @@ from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table
 from probescale.report.usage import usage
-from probescale.report.verdict import verdict_markdown
+from probescale.report.verdict import verdict_markdown, verdict_rule
 from probescale.selection.result import Selection
 from probescale.tasks.task import Task
 
@@ -25,7 +25,7 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
     return "\n\n".join(
         [
             f"# ProbeScale: {task.name}",
-            *verdict_markdown(result, changed),
+            *verdict_markdown(findings),
             _summary(selection, result),
             f"## {escape_markdown(comparison.title)}",
             comparison.markdown(),
@@ -64,7 +64,7 @@ def _summary(selection: Selection, result: RunResult) -> str:
 
 def _how(task: Task, findings: RunFindings) -> str:
     selection = findings.selection
-    lines = [f"- {line}" for line in probe_notes(findings.scores)]
+    lines = [f"- {verdict_rule(findings.result)}", *(f"- {line}" for line in probe_notes(findings.scores))]
     lines.append(
         f"- Relevance is the weighted sum of the probes (Eq. 1); the kept layers sum to {selection.score:.4f}. "
         f"{findings.dev_sentence}"

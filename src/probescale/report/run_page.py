@@ -1,4 +1,4 @@
-"""report.html of one run: its budget, the kept layers, what they cost, and how far to trust the result."""
+"""report.html of one run: ship it or not, what was kept, what it costs, and how far to trust the result."""
 
 from __future__ import annotations
 
@@ -7,45 +7,50 @@ from typing import Any
 from probescale.models.subsets import format_layers
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel, RunResult
+from probescale.recovery.smallest import SmallestSearch
+from probescale.report.expectation import is_far
 from probescale.report.findings import RunFindings
 from probescale.report.page import Column, Page, explorer_entry, render
+from probescale.report.phrases import format_percent, format_spread, has_retention, name_metric
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, regression_sentence
-from probescale.report.verdict import ELSEWHERE, FAILED, alternatives_sentence, has_retention, measured_sentence
+from probescale.report.run_cards import run_cards
+from probescale.report.tables import search_notes
+from probescale.report.verdict import ELSEWHERE, decide, verdict_rule, wanted_share
 from probescale.tasks.metrics import METRICS
 
-COLUMNS: tuple[Column, ...] = (
-    ("method", "model", "word"),
-    ("layers", "layers kept", "word"),
-    ("params", "parameters", "count"),
-    ("total", "of total", "percent"),
-    ("of_layers", "of layers", "percent"),
-    ("value", "", "points"),
-    ("interval", "95 % interval", "plain"),
-    ("retention", "retention", "percent"),
-    ("speed", "speed", "times"),
+COLUMNS = (
+    Column("method", "model", "word"),
+    Column("layers", "layers kept", "word"),
+    Column("params", "parameters", "count", "shares"),
+    Column("value", "", "points", "interval"),
+    Column("retention", "retention", "percent"),
+    Column("speed", "speed", "times", "spread"),
 )
 
 
 def run_page(findings: RunFindings) -> str:
     """The page as HTML."""
     scores, selection, result, parameters = findings.scores, findings.selection, findings.result, findings.parameters
-    bias, metric = findings.bias, result.metric.replace("_", " ")
+    bias, metric, verdict = findings.bias, name_metric(result), decide(findings, machine=ELSEWHERE)
     models = {ORIGINAL: result.original, f"ProbeScale ({result.strategy})": result.subnetwork, **result.compared}
     measured = {model.kept: model.value for model in models.values()}
     rows = [_row(name, model, answer=model is result.subnetwork) for name, model in models.items()]
     rows += [_alternative_row(other, result.original.params) for other in result.alternatives]
-    shown = [column for column in COLUMNS if column[0] != "retention" or has_retention(result)]
+    shown = [column for column in COLUMNS if column.key != "retention" or has_retention(result)]
     return render(
         Page(
             title=f"ProbeScale: {result.task}",
-            warning=(FAILED, result.failure) if result.failure else (),
-            lead=_lead(findings),
-            cards=_cards(findings),
+            verdict=(verdict.decision, verdict.heading, verdict.reasons),
+            lead=[*verdict.details, _kept(findings)],
+            cards=run_cards(findings),
             rows=rows,
-            columns=[(key, title or metric, kind) for key, title, kind in shown],
+            columns=[column._replace(title=column.title or metric) for column in shown],
             bars="95 %, from resampling the dev examples.",
             places=[explorer_entry(result.task, scores, result.strategy, selection.kept, metric, measured, parameters)],
+            metric=metric,
+            line=_line(result),
+            search=_search(findings.search) if findings.search else None,
             changed=_changed(findings.regressions),
             notes=[*_notes(findings), *([bias_sentence(bias)] if bias else [])],
             record=_record(result),
@@ -53,39 +58,21 @@ def run_page(findings: RunFindings) -> str:
     )
 
 
-def _lead(findings: RunFindings) -> list[str]:
-    """The result in a few sentences: what was gained and lost, whether a simple alternative would do, what was kept."""
+def _kept(findings: RunFindings) -> str:
     selection, result = findings.selection, findings.result
-    small, original, metric = result.subnetwork, result.original, METRICS[result.metric]
-    kept = (
-        f"Budget: {selection.budget}. Kept: layers {format_layers(selection.kept)}, {small.params:,} of "
-        f"{original.params:,} parameters."
+    return (
+        f"Budget: {selection.budget}. Kept: layers {format_layers(selection.kept)} of {findings.scores.layers}, "
+        f"{result.subnetwork.params:,} of {result.original.params:,} parameters."
     )
-    rivals = {name: other for name, other in result.compared.items() if other.params <= small.params * 1.01}
-    if rivals:
-        best = min(rivals, key=lambda name: metric.loss(small.value, rivals[name].value))
-        other = rivals[best]
-        near = small.interval[0] <= other.value <= small.interval[1]
-        worse = metric.loss(small.value, other.value) > 0
-        how = "no clear difference" if near else "clearly worse" if worse else "clearly better"
-        kept += f" The best compared method at this size, {best}, reaches {100 * other.value:.2f}: {how}."
-    measured = measured_sentence(result, findings.regressions, machine=ELSEWHERE)
-    return [sentence for sentence in (measured, alternatives_sentence(result), kept) if sentence]
 
 
-def _cards(findings: RunFindings) -> list[tuple[str, str]]:
-    """The figures to see first. There is no share of the metric where none can be named, or after a failure."""
-    result, metric = findings.result, findings.result.metric.replace("_", " ")
-    small, retention = result.subnetwork, result.retention if has_retention(result) else None
-    share = f"of the original's {metric} kept"
-    if METRICS[result.metric].lower_is_better:
-        share = f"retention: the original's {metric} divided by this model's"
-    return [
-        (f"{result.original.params / small.params:.1f} times", "fewer parameters, embeddings and head included"),
-        *([] if retention is None else [(f"{retention:.1%}", share)]),
-        (f"{100 * small.value:.2f}", f"{metric} on {result.split} ({result.examples:,} examples)"),
-        (format_layers(findings.selection.kept), f"layers kept of {findings.scores.layers}"),
-    ]
+def _line(result: RunResult) -> tuple[float, str] | None:
+    """The metric that is enough, to be drawn among the models; none where nothing was learned."""
+    share = wanted_share(result)
+    if not has_retention(result) or result.original.value <= 0:
+        return None
+    value = result.original.value / share if METRICS[result.metric].lower_is_better else result.original.value * share
+    return value, f"{format_percent(share)} of the original"
 
 
 def _row(name: str, model: EvaluatedModel, *, answer: bool) -> dict[str, Any]:
@@ -94,21 +81,28 @@ def _row(name: str, model: EvaluatedModel, *, answer: bool) -> dict[str, Any]:
         "layers": format_layers(model.kept),
         "total": model.ratio_total,
         "of_layers": model.ratio_layers,
+        "shares": f"{_share(model.ratio_total)} of all, {_share(model.ratio_layers)} of layers",
         "answer": answer,
         **_measured(model),
     }
 
 
 def _alternative_row(other: Alternative, original_params: int) -> dict[str, Any]:
+    share = other.params / original_params
     return {
         "method": other.name,
         "layers": None,
-        "total": other.params / original_params,
+        "total": share,
         "of_layers": None,
+        "shares": f"{_share(share)} of all",
         "answer": False,
         "simple": True,  # drawn as a square
         **_measured(other),
     }
+
+
+def _share(share: float) -> str:
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
 def _measured(model: EvaluatedModel | Alternative) -> dict[str, Any]:
@@ -122,7 +116,28 @@ def _measured(model: EvaluatedModel | Alternative) -> dict[str, Any]:
         "interval": f"{100 * model.interval[0]:.1f} to {100 * model.interval[1]:.1f}",
         "retention": model.retention,
         "speed": model.speedup,
+        "spread": format_spread(model.spread) + (", busy" if model.spread.busy else "") if model.spread else "",
     }
+
+
+def _search(search: SmallestSearch) -> dict[str, Any]:
+    """What was asked, and every size that was trained."""
+    steps = [
+        {
+            "size": "original" if step is search.trials[0] else step.budget,
+            "layers": format_layers(step.kept),
+            "params": step.params,
+            "expected": step.expected,
+            "measured": step.value,
+            "far": is_far(step.expected, step.value),
+            "retention": step.retention,
+            "enough": step.enough,
+            "answer": step.budget == search.answer,
+        }
+        for step in search.trials
+    ]
+    asked = f"Asked: the smallest model that keeps {format_percent(search.keep)} of the original's metric."
+    return {"sentence": " ".join((asked, *search_notes(search))), "steps": steps}
 
 
 def _changed(changed: Regressions | None) -> dict[str, Any] | None:
@@ -134,9 +149,12 @@ def _changed(changed: Regressions | None) -> dict[str, Any] | None:
 def _notes(findings: RunFindings) -> list[str]:
     selection, result = findings.selection, findings.result
     notes = [
+        verdict_rule(result),
         f"Recipe: {result.recipe}. All subnetworks were trained with it; the original learns from labels only.",
         f"The figures are from {result.split}. {findings.dev_sentence} Intervals come from resampling its "
         "examples; another training seed can change a figure as well.",
+        "Speed: how many times as fast as the original, both timed alternately on the machine of the run; below it, "
+        "the middle 80 % of single measurements.",
         "The cut was proved before training: its outputs equal those of the original with the other layers skipped. "
         "The saved folder was loaded by stock transformers in a fresh process, and gives the same outputs.",
     ]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from rich import box
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table as RichTable
 
 from probescale.report.escaping import escape_markdown
 
 LEVELS = "▁▂▃▄▅▆▇█"
+GAP = 2  # characters between columns
+NOT_SHOWN = "not shown for lack of width: "
 
 
 def format_interval(low: str, high: str) -> str:
@@ -60,6 +64,24 @@ def _escape_latex(text: str) -> str:
     return "".join(special.get(character, character) for character in text)
 
 
+def _longest_line(text: str) -> int:
+    return max(map(cell_len, text.split("\n")))
+
+
+def _longest_word(text: str) -> int:
+    return max(map(cell_len, text.split()), default=0)
+
+
+@dataclass(frozen=True)
+class FittedTable:
+    """A table that rich draws as wide as the console allows."""
+
+    table: Table
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.table.fit(options.max_width)
+
+
 @dataclass(frozen=True)
 class Table:
     """Rows of text under a header."""
@@ -69,6 +91,7 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
     strong: frozenset[int] = frozenset()  # numbers of highlighted rows
     words: int = 1  # number of leading columns with words; the others hold numbers
+    optional: tuple[str, ...] = ()  # headings of columns that a narrow terminal does without, the first one first
 
     def without(self, heading: str) -> Table:
         """The same table without this column."""
@@ -76,10 +99,40 @@ class Table:
         header, *rows = ((*row[:left_out], *row[left_out + 1 :]) for row in (self.header, *self.rows))
         return replace(self, header=header, rows=tuple(rows), words=self.words - (left_out < self.words))
 
-    def rich(self) -> RichTable:
-        """For the terminal."""
+    def rich(self) -> FittedTable:
+        """For the terminal, whatever its width."""
+        return FittedTable(self)
+
+    def fit(self, width: int) -> RichTable:
+        """For a terminal of this width: optional columns are left out before a word is cut, and named below."""
+        if self.optional and sum(self._widths(_longest_word)) + GAP * (len(self.header) - 1) > width:
+            narrow = replace(self.without(self.optional[0]), optional=self.optional[1:])
+            table = narrow.fit(width)
+            table.caption = f"{NOT_SHOWN}{self.optional[0]}{str(table.caption or '').replace(NOT_SHOWN, ', ')}"
+            return table
+        return self._draw(self._word_widths(width))
+
+    def _word_widths(self, width: int) -> list[int]:
+        """Widths of the columns with words: they give way from the last to the first, down to their longest word."""
+        natural, least = self._widths(_longest_line), self._widths(_longest_word)
+        excess = sum(natural) + GAP * (len(natural) - 1) - width
+        for column in reversed(range(self.words)):
+            given = min(max(excess, 0), natural[column] - least[column])
+            natural[column] -= given
+            excess -= given
+        return natural[: self.words] if excess <= 0 else []
+
+    def _widths(self, measure: Callable[[str], int]) -> list[int]:
+        columns = list(zip(self.header, *self.rows, strict=True))
+        return [
+            max(measure(cell) if number < self.words else _longest_line(cell) for cell in column)
+            for number, column in enumerate(columns)
+        ]
+
+    def _draw(self, word_widths: Sequence[int]) -> RichTable:
         table = RichTable(
             title=self.title,
+            caption_justify="left",
             title_justify="left",
             title_style="bold",
             box=box.SIMPLE_HEAD,
@@ -89,7 +142,8 @@ class Table:
         )
         for i, name in enumerate(self.header):
             justify = "left" if i < self.words or not name else "right"
-            table.add_column(name, justify=justify, no_wrap=i >= self.words, overflow="fold")
+            width = word_widths[i] if i < len(word_widths) else None
+            table.add_column(name, justify=justify, no_wrap=i >= self.words, overflow="fold", width=width)
         for i, row in enumerate(self.rows):
             table.add_row(*row, style="bold green" if i in self.strong else None)
         return table

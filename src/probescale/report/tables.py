@@ -8,8 +8,8 @@ from probescale.models.subsets import format_layers
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel, RunResult
 from probescale.recovery.smallest import SmallestSearch
+from probescale.report.phrases import has_retention
 from probescale.report.table import Table, draw_levels, format_interval, format_share, format_speed
-from probescale.report.verdict import has_retention
 from probescale.selection.calibration import Calibration
 from probescale.selection.result import Selection
 
@@ -51,7 +51,7 @@ def comparison_table(result: RunResult) -> Table:
     rows += [_model_row(name, model) for name, model in result.compared.items()]
     rows += [_alternative_row(other, result.original.params) for other in result.alternatives]
     title = f"{result.task}: {metric} on {result.split}, {result.examples:,} examples; ProbeScale: {result.strategy}"
-    table = Table(title, header, tuple(rows), frozenset({1}), words=2)
+    table = Table(title, header, tuple(rows), frozenset({1}), words=2, optional=("of layers", "of total"))
     return table if has_retention(result) else table.without("retention")
 
 
@@ -111,7 +111,7 @@ def search_table(search: SmallestSearch) -> Table:
     chosen = frozenset(number for number, step in enumerate(search.trials) if step.budget == search.answer)
     header = ("size", "layers kept", "parameters", "expected", "measured", "kept", "enough")
     title = f"The smallest model that keeps {100 * search.keep:.4g} % of the original's metric"
-    return Table(title, header, tuple(rows), chosen)
+    return Table(title, header, tuple(rows), chosen, optional=("layers kept",))
 
 
 def search_notes(search: SmallestSearch) -> list[str]:

@@ -1,91 +1,81 @@
-"""report.html of a study: every trained model, and which differences are significant."""
+"""report.html of a study: what was found, every trained model, and which differences are significant."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from statistics import mean
 from typing import Any
 
 from probescale.models.subsets import Subset, format_layers
 from probescale.probing.score_files import load_scores
-from probescale.recovery.result import ORIGINAL
 from probescale.report.page import Column, Page, explorer_entry, render
+from probescale.study.answers import find_answers, study_cards, study_verdict
 from probescale.study.cells import Study
 from probescale.study.comparison import Comparison
 from probescale.study.folder import StudyFolder
 from probescale.study.results import ResultRow, Results
-from probescale.study.tables import group_seeds, study_notes
+from probescale.study.tables import study_notes
 
-ENOUGH = 0.95  # share of the original's metric that a recommended model keeps
-COLUMNS: tuple[Column, ...] = (
-    ("model", "model", "word"),
-    ("task", "task", "word"),
-    ("method", "method", "word"),
-    ("budget", "budget", "word"),
-    ("seed", "seed", "plain"),
-    ("layers", "layers kept", "word"),
-    ("params", "parameters", "count"),
-    ("total", "of total", "percent"),
-    ("of_layers", "of layers", "percent"),
-    ("value", "metric", "points"),
-    ("interval", "95 % interval", "plain"),
-    ("retention", "retention", "percent"),
-    ("agreement", "agreement", "percent"),
-    ("speed", "speed", "plain"),
+COLUMNS = (
+    Column("model", "model", "word"),
+    Column("task", "task", "word"),
+    Column("method", "method", "word"),
+    Column("budget", "budget", "word"),
+    Column("seed", "seed", "plain"),
+    Column("layers", "layers kept", "word"),
+    Column("params", "parameters", "count", "shares"),
+    Column("value", "metric", "points", "interval"),
+    Column("retention", "retention", "percent"),
+    Column("agreement", "agreement", "percent"),
+    Column("speed", "speed", "times", "spread"),
 )
 
 
 def study_page(folder: StudyFolder, results: Results, comparisons: Sequence[Comparison]) -> str:
     """The page as HTML."""
     study, command = folder.study()
-    done = len({row.cell for row in results.rows if row.strategy != ORIGINAL})
+    found = find_answers(results.rows)
+    metrics = {row.metric.replace("_", " ") for row in results.rows}
     return render(
         Page(
             title="ProbeScale: a study",
-            lead=_lead(results.rows),
-            cards=[
-                (f"{done} of {len(study.cells)}", "cells done"),
-                (str(len({row.strategy for row in results.rows} - {ORIGINAL})), "methods"),
-                (str(len({row.budget for row in results.rows} - {""})), "budgets"),
-                (str(len({row.seed for row in results.rows})), "seeds"),
-            ],
+            verdict=study_verdict(found),
+            lead=[*_unfinished(study, results), *(answer.sentence() for answer in found)],
+            cards=study_cards(found, results.rows),
             rows=[_row(row) for row in results.rows],
-            columns=_columns(results.rows),
+            columns=_columns(results.rows, metrics),
             bars="95 %, from resampling the dev examples; one training each.",
             places=_places(folder, study, results.rows),
-            notes=[*study_notes(results), *(comparison.sentence() for comparison in comparisons)],
+            metric=", ".join(sorted(metrics)),
+            line=found[0].line() if len(found) == 1 else None,
+            notes=[*study_notes(results), *(comparison.sentence() for comparison in comparisons), *_busy(results.rows)],
             record=[("command", command), ("settings", "study.json"), ("all figures", "results.csv, results.parquet")],
         )
     )
 
 
-def _columns(rows: Sequence[ResultRow]) -> list[Column]:
-    """All columns, without model or task if there is only one."""
+def _unfinished(study: Study, results: Results) -> list[str]:
+    """That some cells have no result yet; empty for a complete study."""
+    if results.complete:
+        return []
+    left = len(results.missing) + len(results.failed)
+    return [f"{left} of {len(study.cells)} cells have no result: see the list below."]
+
+
+def _busy(rows: Sequence[ResultRow]) -> list[str]:
+    """That speeds are only guesses, where other work disturbed the timing."""
+    disturbed = sum(row.busy for row in rows)
+    if not disturbed:
+        return []
+    return [f"The machine was busy while {disturbed} of {len(rows)} models were timed: their speeds are only guesses."]
+
+
+def _columns(rows: Sequence[ResultRow], metrics: Collection[str]) -> list[Column]:
+    """All columns, without model or task if there is only one; the metric by its name if there is only one."""
     constant = {name for name in ("model", "task") if len({getattr(row, name) for row in rows}) == 1}
-    return [column for column in COLUMNS if column[0] not in constant]
-
-
-def _lead(rows: Sequence[ResultRow]) -> list[str]:
-    """For every model and task, the smallest model that keeps enough."""
-    sentences = []
-    for model, task in dict.fromkeys((row.model, row.task) for row in rows):
-        groups = group_seeds([row for row in rows if (row.model, row.task) == (model, task)])
-        original = next(group for group in groups if group[0].strategy == ORIGINAL)
-        value = mean(row.value for row in original)
-        smaller = [group for group in groups if group is not original]
-        enough = [group for group in smaller if mean(row.value for row in group) >= ENOUGH * value]
-        metric = original[0].metric.replace("_", " ")
-        start = f"{task} with {model}: the original reaches {metric} {100 * value:.2f}. "
-        if not enough:
-            sentences.append(start + f"No trained model keeps {ENOUGH:.0%} of it.")
-            continue
-        best = min(enough, key=lambda group: (mean(row.params for row in group), -mean(row.value for row in group)))
-        first, reached = best[0], mean(row.value for row in best)
-        sentences.append(
-            start + f"The smallest that keeps {ENOUGH:.0%} of it is {first.strategy} with {first.budget}: "
-            f"{first.ratio_total:.1%} of the parameters, {100 * reached:.2f} ({reached / value:.1%})."
-        )
-    return sentences
+    shown = [column for column in COLUMNS if column.key not in constant]
+    title = next(iter(metrics)) if len(metrics) == 1 else "metric"
+    return [column._replace(title=title) if column.key == "value" else column for column in shown]
 
 
 def _row(row: ResultRow) -> dict[str, Any]:
@@ -99,15 +89,23 @@ def _row(row: ResultRow) -> dict[str, Any]:
         "params": row.params,
         "total": row.ratio_total,
         "of_layers": row.ratio_layers,
+        "shares": f"{100 * row.ratio_total:.1f} % of all, {100 * row.ratio_layers:.1f} % of layers",
         "value": row.value,
         "low": row.low,
         "high": row.high,
         "interval": f"{100 * row.low:.1f} to {100 * row.high:.1f}",
         "retention": row.retention,
         "agreement": row.agreement,
-        "speed": f"{row.speedup:.2f}x",
+        "speed": row.speedup,
+        "spread": _spread(row),
         "answer": False,
     }
+
+
+def _spread(row: ResultRow) -> str:
+    if row.speed_low is None or row.speed_high is None:
+        return ""
+    return f"{row.speed_low:.1f} to {row.speed_high:.1f}" + ", busy" * row.busy
 
 
 def _places(folder: StudyFolder, study: Study, rows: Sequence[ResultRow]) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ class ResultRow(BaseModel):
     k: int
     layers: str  # kept layers, such as 1 2 5
     params: int
+    megabytes: float | None = None  # of the weights on disk
     ratio_total: float
     ratio_layers: float
     criterion: float | None  # of the paper: sum of the kept layers' relevance
@@ -45,6 +46,9 @@ class ResultRow(BaseModel):
     agreement: float  # share of dev rows on which it agrees with the original
     milliseconds: float  # of one forward pass, as in metrics.json
     speedup: float  # over the original; both are timed alternately
+    speed_low: float | None = None  # the middle 80 % of single measurements
+    speed_high: float | None = None
+    busy: bool = False  # other work disturbed the timing
     seconds: float
 
     @property
@@ -113,6 +117,7 @@ def _row(
         k=len(model.kept),
         layers=" ".join(map(str, model.kept)),
         params=model.params,
+        megabytes=model.megabytes,
         ratio_total=model.ratio_total,
         ratio_layers=model.ratio_layers,
         criterion=criterion,
@@ -125,6 +130,9 @@ def _row(
         agreement=sum(same) / len(same),
         milliseconds=model.milliseconds,
         speedup=model.speedup,
+        speed_low=model.spread.low if model.spread else None,
+        speed_high=model.spread.high if model.spread else None,
+        busy=model.spread is not None and model.spread.busy,
         seconds=model.seconds,
     )
 

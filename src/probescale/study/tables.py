@@ -16,6 +16,7 @@ from probescale.study.results import ResultRow, Results
 from probescale.study.scheduling import Progress
 from probescale.utils.files import format_size
 
+OPTIONAL = ("k", "of layers", "of total", "spread", "parameters")  # columns that a narrow terminal does without
 SHOWN_JOBS = 8  # in the live table
 
 
@@ -55,7 +56,7 @@ def _task_table(task: str, rows: Sequence[ResultRow]) -> Table:
         lines.append(_line(group))
     seeds = len({row.seed for row in rows})
     title = f"{task}: {metric}, mean and standard deviation of {seeds} seed{'s' * (seeds > 1)}"
-    return Table(title, header, tuple(lines), frozenset(strong), words=4)
+    return Table(title, header, tuple(lines), frozenset(strong), words=4, optional=OPTIONAL)
 
 
 def group_seeds(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:

@@ -7,6 +7,7 @@ computed, not when its name is looked up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -155,16 +156,39 @@ def entity_f1(rows: np.ndarray) -> float:
 
 def interval(metric: Metric, gold: np.ndarray, predicted: np.ndarray, seed: int) -> tuple[float, float]:
     """95 % bootstrap interval of a metric over the examples; of a single example, its value twice."""
+    rows = metric.rows(gold, predicted)
+    return _resample(lambda drawn: metric.value(rows[drawn]), len(rows), seed)
+
+
+def retention_interval(
+    metric: Metric, gold: np.ndarray, predicted: np.ndarray, original: np.ndarray, seed: int
+) -> tuple[float, float] | None:
+    """95 % bootstrap interval of the retention: both models answer the same resampled examples.
+
+    None where a resample leaves no share to name.
+    """
+    small, whole = (metric.rows(gold, answers) for answers in (predicted, original))
+
+    def share(drawn: np.ndarray) -> float:
+        retention = metric.retention(float(metric.value(small[drawn])), float(metric.value(whole[drawn])))
+        return math.nan if retention is None else retention
+
+    low, high = _resample(share, len(gold), seed)
+    return None if math.isnan(low) or math.isnan(high) else (low, high)
+
+
+def _resample(statistic: Callable[[np.ndarray], float], count: int, seed: int) -> tuple[float, float]:
+    """The 95 % interval of a statistic of resampled rows; of a single row, its value twice."""
     from scipy.stats import bootstrap
 
-    if len(gold) < 2:
-        return metric(gold, predicted), metric(gold, predicted)
-    rows = metric.rows(gold, predicted)
+    every = np.arange(count)
+    if count < 2:
+        return float(statistic(every)), float(statistic(every))
     draws = {
         "n_resamples": 1000,
         "batch": 100,
         "method": "percentile",
         "rng": seed,
     }  # in batches, so that memory stays small
-    result = bootstrap((np.arange(len(rows)),), lambda drawn: metric.value(rows[drawn]), vectorized=False, **draws)
+    result = bootstrap((every,), statistic, vectorized=False, **draws)
     return float(result.confidence_interval.low), float(result.confidence_interval.high)

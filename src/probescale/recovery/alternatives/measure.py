@@ -58,13 +58,14 @@ def _evaluate(
 ) -> Alternative:
     predicted = model.predict(task.dev)
     value = task.measure(task.gold, predicted)
-    milliseconds, of_original = compare_times(model, loaded, task.dev, max_length, seed)
+    speed = compare_times(model, loaded, task.dev, max_length, seed)
     return Alternative(
         name=model.name,
         value=value,
         interval=interval(task.measure, task.gold, predicted, seed),
         retention=task.measure.retention(value, original.value),
         params=model.params,
-        milliseconds=round(milliseconds, 3),
-        speedup=round(of_original / milliseconds, 3),
+        milliseconds=speed.milliseconds,
+        speedup=speed.speedup,
+        spread=speed.spread,
     )

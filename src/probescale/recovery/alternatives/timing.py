@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor
 
-from probescale.models.latency import PASSES, WARM_UP
 from probescale.models.loading import LoadedModel
+from probescale.models.speed import PASSES, WARM_UP, Speed, compare_speed
 from probescale.recovery.alternatives.simple_model import SimpleModel
 from probescale.tasks.data import Data
 
 
-def compare_times(
-    model: SimpleModel, loaded: LoadedModel, dev: Data, max_length: int, seed: int
-) -> tuple[float, float]:
-    """Median milliseconds for one text of dev: of the simple model, and of the transformer with its tokenizer.
+def compare_times(model: SimpleModel, loaded: LoadedModel, dev: Data, max_length: int, seed: int) -> Speed:
+    """How fast the simple model answers one text of dev, beside the transformer with its tokenizer.
 
     Both get the same texts, alternately: other load slows both of them.
     """
-    drawn = np.random.default_rng(seed).integers(len(dev), size=WARM_UP + PASSES)
-    own, original = [], []
-    for number in drawn.tolist():
-        one = dev.take([number])
-        original.append(_time(lambda one=one: _answer(loaded, one, max_length)))
-        own.append(_time(lambda one=one: model.answer(one)))
-    return statistics.median(own[WARM_UP:]), statistics.median(original[WARM_UP:])
+    drawn = np.random.default_rng(seed).integers(len(dev), size=WARM_UP + PASSES).tolist()
+    texts = [dev.take([number]) for number in drawn]
+    return compare_speed(
+        lambda number: _answer(loaded, texts[number], max_length), lambda number: model.answer(texts[number])
+    )
 
 
 def tokenize_one(loaded: LoadedModel, one: Data, max_length: int) -> dict[str, Tensor]:
@@ -42,9 +34,3 @@ def tokenize_one(loaded: LoadedModel, one: Data, max_length: int) -> dict[str, T
 def _answer(loaded: LoadedModel, one: Data, max_length: int) -> np.ndarray:
     with torch.inference_mode():
         return loaded.model(**tokenize_one(loaded, one, max_length)).logits.float().cpu().numpy()
-
-
-def _time(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    call()
-    return 1000 * (time.perf_counter() - begin)

@@ -12,30 +12,54 @@ from typing import Any, NamedTuple
 from probescale.errors import UserError
 from probescale.models.parameters import Parameters
 from probescale.models.subsets import Subset
-from probescale.probing.scores import ProbeScores
+from probescale.probing.scores import ProbeResult, ProbeScores
+from probescale.report.expectation import falls_behind_probe
+from probescale.report.verdict import Decision
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import Evidence
 from probescale.selection.select import select
 from probescale.selection.strategies import STRATEGIES
 
-Column = tuple[str, str, str]  # key in a row, title, format: word, count, points, percent, times or plain
+FLOORS = ("majority", "bag of words")
+
+
+class Column(NamedTuple):
+    """A column of the table of models."""
+
+    key: str  # in a row
+    title: str
+    kind: str  # format: word, count, points, percent, times or plain
+    below: str = ""  # key of a text that stands below, smaller
+
+
+class Card(NamedTuple):
+    """A figure to see first."""
+
+    value: str
+    caption: str
+    remark: str = ""
+    share: float | None = None  # of the original's value: drawn as two bars
+    doubtful: bool = False  # the remark is a warning
 
 
 class Page(NamedTuple):
-    """What page.js shows, from top to bottom."""
+    """What page.js shows."""
 
     title: str
-    lead: Sequence[str]  # sentences that sum up the result
-    cards: Sequence[tuple[str, str]]  # a figure and its caption
+    lead: Sequence[str]  # further sentences
+    cards: Sequence[Card]
     rows: Sequence[Mapping[str, Any]]
     columns: Sequence[Column]
     bars: str  # what the error bars in the chart mean
     places: Sequence[Mapping[str, Any]]  # explorer entries: one per model and task
     notes: Sequence[str]
     record: Sequence[tuple[str, str]]
+    verdict: tuple[Decision, str, str] = ("unsure", "", "")  # decision, heading, reasons: shown first
+    metric: str = "metric"
+    line: tuple[float, str] | None = None  # a value of the metric that is enough, and its name
+    search: Mapping[str, Any] | None = None  # what a search for the smallest model was asked, and what it trained
     changed: Mapping[str, Any] | None = None  # regressions of the smaller model
-    warning: Sequence[str] = ()  # shown above everything else: a heading, then sentences
 
 
 def render(page: Page) -> str:
@@ -80,6 +104,7 @@ def explorer_entry(
             "share": parameters.ratios(subset)[0] if parameters else None,
             "probed": accuracy.get(subset),
             "measured": measured.get(subset),
+            "behind": falls_behind_probe(accuracy.get(subset), measured.get(subset), metric.replace(" ", "_")),
         }
 
     methods, k = [], len(kept) or 1
@@ -90,7 +115,12 @@ def explorer_entry(
         if k in choices:
             methods.append({"name": method, "choices": [describe_choice(choices[size]) for size in sorted(choices)]})
     probes = [
-        {"name": probe_name, "scores": probe.scores, **_band(probe.measures.get(probe.metric))}
+        {
+            "name": probe_name,
+            "scores": probe.scores,
+            "floors": {name: probe.floors[name] for name in FLOORS if name in probe.floors and _is_accuracy(probe)},
+            **_band(probe.measures.get(probe.metric)),
+        }
         for probe_name, probe in scores.probes.items()
     ]
     return {
@@ -104,6 +134,11 @@ def explorer_entry(
         "probes": probes,
         "methods": methods,
     }
+
+
+def _is_accuracy(probe: ProbeResult) -> bool:
+    """Whether the scores are in the unit of the floors."""
+    return probe.metric == "accuracy"
 
 
 def _band(curve: Any) -> dict[str, Any]:  # noqa: ANN401 - a Curve, where the scores have one

@@ -21,7 +21,7 @@ const points = (value) => (value === null ? "" : (100 * value).toFixed(2));
 const count = (value) => (value === null ? "" : value.toLocaleString("en"));
 const missing = (value) => value === null || value === undefined;
 const times = (value) => (value < 100 ? value.toFixed(1) : value.toLocaleString("en", { maximumFractionDigits: 0 })) + "x";
-const size = (params) => (params < 1e6 ? count(params) : (params / 1e6).toPrecision(3) + "M");
+const roundSize = (params) => (params >= 1e9 ? params / 1e9 + "B" : params >= 1e6 ? params / 1e6 + "M" : params >= 1e3 ? params / 1e3 + "k" : String(params));
 const colour = (number) => `var(--c${number % 9})`;
 
 function tip(node, words) {
@@ -42,13 +42,26 @@ function tip(node, words) {
 
 function summary() {
   at("title").textContent = document.title = data.title;
-  at("warning").hidden = !data.warning.length;
-  data.warning.forEach((words, number) => at("warning").append(make(number ? "p" : "b", {}, words)));
-  const box = at("summary");
-  for (const words of data.lead) box.append(make("p", { class: "lead" }, words));
-  const cards = make("div", { class: "cards" });
-  for (const [value, words] of data.cards) cards.append(make("div", { class: "card" }, make("b", {}, value), make("span", {}, words)));
-  box.append(cards);
+  const [decision, heading, reasons] = data.verdict;
+  at("verdict").classList.add(decision);
+  if (decision === "no") at("verdict").setAttribute("role", "alert");
+  at("heading").textContent = heading;
+  at("reasons").textContent = reasons;
+  at("summary").append(make("div", { class: "cards" }, ...data.cards.map(card)));
+  for (const words of data.lead) at("summary").append(make("p", { class: "lead" }, words));
+}
+
+// Two bars below the figure, for the original and for the small model, where there is a share.
+function card([value, caption, remark, share, doubtful]) {
+  const node = make("div", { class: doubtful ? "card doubtful" : "card" }, make("b", {}, value), make("span", {}, caption));
+  if (!missing(share)) {
+    const whole = make("i", { class: "whole" }), part = make("i"), most = Math.max(share, 1);
+    whole.style.width = 100 / most + "%";
+    part.style.width = (100 * Math.max(share, 0)) / most + "%";
+    node.append(make("span", { class: "bars", "aria-hidden": "true" }, whole, part));
+  }
+  if (remark) node.append(make("small", {}, remark));
+  return node;
 }
 
 function fill(select, names) {
@@ -84,19 +97,36 @@ function explore() {
       ["probe accuracy before training", found.probed === null ? "not known" : points(found.probed)],
       ["measured " + here.metric, found.measured === null ? "not trained" : points(found.measured)],
     ] : [["", "this method cannot choose " + k + " layers here"]];
-    at("figures").replaceChildren(...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
+    if (found && found.behind) rows.push(["far apart", "training reached less than a probe found before it: it may need more training", "flag"]);
+    at("figures").replaceChildren(...rows.flatMap(([name, value, kind]) => [make("dt", {}, name), make("dd", kind ? { class: kind } : {}, value)]));
   };
   place.addEventListener("change", methods);
   for (const node of [method, budget]) node.addEventListener("input", update);
   methods();
 }
 
-function scale(values, from, to) {
-  const low = Math.min(...values), high = Math.max(...values), range = high - low || 1;
-  return (value) => from + ((value - low) / range) * (to - from);
+// Round numbers, about `most` of them, that enclose all values.
+function ticks(values, most = 5) {
+  const low = Math.min(...values), high = Math.max(...values), rough = (high - low || 0.01) / most;
+  const power = 10 ** Math.floor(Math.log10(rough)), step = power * [1, 2, 5, 10].find((one) => one * power >= rough * 0.999);
+  const first = Math.floor(low / step + 1e-9), last = Math.max(Math.ceil(high / step - 1e-9), first + 1);
+  return Array.from({ length: last - first + 1 }, (_, number) => (first + number) * step);
+}
+// 1, 2 and 5 of every power of ten, or fewer, between the ends.
+function roundSizes(low, high, most) {
+  for (const steps of [[1, 2, 5], [1, 3], [1]]) {
+    const found = [];
+    for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10)
+      found.push(...steps.map((step) => step * power).filter((size) => size >= low && size <= high));
+    if (found.length <= most) return found;
+  }
+  return [];
+}
+function scale(low, high, from, to) {
+  return (value) => from + ((value - low) / (high - low || 1)) * (to - from);
 }
 
-const chartWidth = (id) => Math.max(300, Math.min(900, at(id).clientWidth));  // the font keeps its size on a phone
+const chartWidth = (id) => Math.max(300, Math.min(1064, at(id).clientWidth));  // the font keeps its size on a phone
 
 function frame(width, height, label) {
   const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": label });
@@ -104,12 +134,11 @@ function frame(width, height, label) {
   return svg;
 }
 
-function grid(svg, values, y, width) {
-  const low = Math.min(...values), high = Math.max(...values);
-  for (let step = 0; step <= 4; step++) {
-    const value = low + ((high - low) * step) / 4;
+function grid(svg, lines, y, width) {
+  const digits = Math.max(0, -Math.floor(Math.log10(100 * (lines[1] - lines[0])) + 1e-9));
+  for (const value of lines) {
     svg.append(draw("line", { class: "axis", x1: 50, x2: width - 12, y1: y(value), y2: y(value), "stroke-dasharray": "2 4" }));
-    svg.append(draw("text", { x: 44, y: y(value) + 4, "text-anchor": "end" }, (100 * value).toFixed(1)));
+    svg.append(draw("text", { class: "tick", x: 44, y: y(value) + 4, "text-anchor": "end" }, (100 * value).toFixed(digits)));
   }
 }
 
@@ -123,13 +152,23 @@ function legend(names, squares = new Set()) {
   return box;
 }
 
+const FLOORS = { "majority": "2 4", "bag of words": "8 4" };  // how their lines are dashed
+
 function curves(here) {
-  const width = chartWidth("curves"), height = 260, svg = frame(width, height, "Scores over layers");
-  const every = here.probes.flatMap((probe) => [...probe.scores, ...probe.low, ...probe.high]);
-  const y = scale(every, height - 46, 14), x = (layer) => 60 + ((layer - 0.5) / here.layers) * (width - 80);
-  grid(svg, every, y, width);
+  const width = chartWidth("curves"), height = 280, svg = frame(width, height, "Scores over layers");
+  const floors = here.probes.flatMap((probe, number) => Object.entries(probe.floors).map(([name, value]) => ({ probe: probe.name, name, value, number })));
+  const lines = ticks([...here.probes.flatMap((probe) => [...probe.scores, ...probe.low, ...probe.high]), ...floors.map((floor) => floor.value)]);
+  const y = scale(lines[0], lines.at(-1), height - 40, 14), x = (layer) => 60 + ((layer - 0.5) / here.layers) * (width - 80);
+  grid(svg, lines, y, width);
   for (const layer of here.kept) svg.prepend(draw("rect", { x: x(layer) - (width - 80) / here.layers / 2, width: (width - 80) / here.layers, y: 8, height: height - 42, fill: "var(--faint)" }));
-  for (let layer = 1; layer <= here.layers; layer++) svg.append(draw("text", { x: x(layer), y: height - 16, "text-anchor": "middle" }, layer));
+  const every = Math.ceil(here.layers / (width / 28));
+  for (let layer = 1; layer <= here.layers; layer += every) svg.append(draw("text", { x: x(layer), y: height - 16, "text-anchor": "middle" }, layer));
+  for (const floor of floors) {
+    const line = draw("line", { class: "floor", x1: 60, x2: width - 20, y1: y(floor.value), y2: y(floor.value), stroke: colour(floor.number), "stroke-width": 1.5, "stroke-dasharray": FLOORS[floor.name] });
+    tip(line, `${floor.probe}, ${floor.name}: ${points(floor.value)}`);
+    svg.append(line);
+    if (here.probes.length === 1) svg.append(draw("text", { x: width - 20, y: y(floor.value) - 5, "text-anchor": "end" }, `${floor.name} ${points(floor.value)}`));
+  }
   here.probes.forEach((probe, number) => {
     const line = (values) => values.map((value, layer) => `${x(layer + 1)},${y(value)}`);
     if (probe.low.length) svg.append(draw("polygon", { points: [...line(probe.low), ...line(probe.high).reverse()].join(" "), fill: colour(number), opacity: 0.15 }));
@@ -140,30 +179,40 @@ function curves(here) {
       svg.append(dot);
     });
   });
-  at("curves").replaceChildren(svg, legend(here.probes.map((probe) => probe.name)), make("p", { class: "legend" }, (here.kept.length ? "Shaded: kept layers. " : "") + here.probed));
+  const words = [here.kept.length ? "Shaded: kept layers." : "", floors.length ? "Dashed: a bag of words. Dotted: always the most frequent class." : "", here.probed];
+  at("curves").replaceChildren(svg, legend(here.probes.map((probe) => probe.name)), make("p", { class: "legend" }, words.filter(Boolean).join(" ")));
 }
 
 function chart() {
-  const rows = data.rows, width = chartWidth("chart"), height = 280, svg = frame(width, height, "Metric against parameters");
+  const rows = data.rows, width = chartWidth("chart"), height = 320, svg = frame(width, height, "Metric against parameters");
   const names = [...new Set(rows.map((row) => row.method))], simple = new Set(rows.filter((row) => row.simple).map((row) => row.method));
-  const params = rows.map((row) => Math.max(row.params, 1)), ends = [Math.min(...params), Math.max(...params)];
-  const y = scale(rows.flatMap((row) => [row.low, row.high]), height - 46, 14), x = scale(ends.map(Math.log), 100, width - 70);
-  grid(svg, rows.flatMap((row) => [row.low, row.high]), y, width);
-  for (const end of new Set(ends))
-    svg.append(draw("text", { x: x(Math.log(end)), y: height - 16, "text-anchor": "middle" }, size(end)));
+  const params = rows.map((row) => Math.max(row.params, 1)), low = Math.min(...params), high = Math.max(...params) * (Math.min(...params) === Math.max(...params) ? 1.01 : 1);
+  const lines = ticks([...rows.flatMap((row) => [row.low, row.high]), ...(data.line ? [data.line[0]] : [])]);
+  const y = scale(lines[0], lines.at(-1), height - 44, 30), x = scale(Math.log(low), Math.log(high), 110, width - 70);
+  grid(svg, lines, y, width);
+  svg.append(draw("text", { x: 12, y: 14 }, data.metric));
+  const unit = Math.log(high / low) / (width - 180);  // of a pixel, to fill the margins with round sizes as well
+  for (const tick of roundSizes(low * Math.exp(-50 * unit), high * Math.exp(50 * unit), width / 90))
+    svg.append(draw("line", { class: "axis", x1: x(Math.log(tick)), x2: x(Math.log(tick)), y1: height - 34, y2: height - 29 }),
+      draw("text", { class: "size", x: x(Math.log(tick)), y: height - 14, "text-anchor": "middle" }, roundSize(tick)));
+  if (data.line) {
+    const [value, name] = data.line;
+    svg.append(draw("line", { class: "enough", x1: 50, x2: width - 12, y1: y(value), y2: y(value) }), draw("text", { class: "accent", x: 56, y: y(value) - 6 }, name));
+  }
   rows.forEach((row, index) => {
     const number = names.indexOf(row.method);
     const aside = row.simple ? 0 : 9 * (number - (names.length - simple.size - 1) / 2);  // subnetworks of one size are drawn side by side
     const here = x(Math.log(params[index])) + aside;
     svg.append(draw("line", { x1: here, x2: here, y1: y(row.low), y2: y(row.high), stroke: colour(number), opacity: 0.5 }));
+    if (row.answer) svg.append(draw("circle", { cx: here, cy: y(row.value), r: 11, fill: "none", stroke: colour(number), "stroke-width": 2 }));
     const dot = row.simple
       ? draw("rect", { class: "dot", x: here - 5, y: y(row.value) - 5, width: 10, height: 10, fill: colour(number) })
       : draw("circle", { class: "dot", cx: here, cy: y(row.value), r: 6, fill: colour(number) });
     tip(dot, `${row.model ? row.model + ", " : ""}${row.method}${row.budget ? ", " + row.budget : ""}: ${points(row.value)} with ${count(row.params)} parameters`);
     svg.append(dot);
   });
-  const squares = simple.size ? "Squares: simple alternatives. " : "";
-  at("chart").replaceChildren(svg, legend(names, simple), make("p", { class: "legend" }, squares + "Horizontal: parameters, embeddings and head included (logarithmic). Bars: " + data.bars));
+  const words = [rows.some((row) => row.answer) ? "Ring: the model of this run." : "", simple.size ? "Squares: simple alternatives." : "", "Horizontal: parameters, embeddings and head included (logarithmic).", "Bars: " + data.bars];
+  at("chart").replaceChildren(svg, legend(names, simple), make("p", { class: "legend" }, words.filter(Boolean).join(" ")));
 }
 
 function cell(value, kind) {
@@ -182,8 +231,8 @@ function table() {
       const way = typeof one === "number" && typeof other === "number" ? one - other : String(one).localeCompare(String(other), "en", { numeric: true });
       return down ? -way : way;
     });
-    body.replaceChildren(...rows.map((row) => make("tr", row.answer ? { class: "answer" } : {}, ...columns.map(([key, , kind]) =>
-      make("td", kind === "word" ? { class: "word" } : {}, cell(row[key], kind))))));
+    body.replaceChildren(...rows.map((row) => make("tr", row.answer ? { class: "answer" } : {}, ...columns.map(([key, , kind, below]) =>
+      make("td", kind === "word" ? { class: "word" } : {}, cell(row[key], kind), ...(row[below] ? [make("small", {}, row[below])] : []))))));
   };
   for (const [key, title, kind] of columns) {
     const button = make("button", { type: "button" }, title), heading = make("th", { scope: "col", ...(kind === "word" ? { class: "word" } : {}) }, button);
@@ -200,18 +249,43 @@ function table() {
   write();
 }
 
+function rows(node, titles, values) {
+  node.append(
+    make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col", class: "word" }, title)))),
+    make("tbody", {}, ...values.map(({ answer, cells }) => make("tr", answer ? { class: "answer" } : {}, ...cells.map((value) => make("td", { class: "word" }, value instanceof Node ? value : String(value)))))));
+}
+
+function search() {
+  if (!data.search) return;
+  at("search").hidden = false;
+  at("asked").textContent = data.search.sentence;
+  rows(at("steps"), ["size", "layers kept", "parameters", "expected", "measured", "kept", "enough"], data.search.steps.map((one) => ({
+    answer: one.answer,
+    cells: [one.size, one.layers, count(one.params), missing(one.expected) ? "-" : points(one.expected), one.far ? make("span", { class: "flag" }, points(one.measured) + ", far from expected") : points(one.measured), missing(one.retention) ? "-" : percent(one.retention), one.enough ? "yes" : "no"],
+  })));
+}
+
 function changed() {
   if (!data.changed) return;
   at("changed").hidden = false;
   at("changed-words").textContent = data.changed.sentence;
-  const rows = (node, titles, values) => node.append(
-    make("thead", {}, make("tr", {}, ...titles.map((title) => make("th", { scope: "col", class: "word" }, title)))),
-    make("tbody", {}, ...values.map((row) => make("tr", {}, ...row.map((value) => make("td", { class: "word" }, String(value)))))));
   rows(at("slices"), ["dev rows", "count", "original right", "smaller right", "newly wrong", "newly right"],
-    data.changed.slices.map((one) => [one.name, count(one.rows), percent(one.original), percent(one.small), one.newly_wrong, one.newly_right]));
+    data.changed.slices.map((one) => ({ cells: [one.name, count(one.rows), percent(one.original), percent(one.small), one.newly_wrong, one.newly_right] })));
   rows(at("examples").querySelector("table"), ["row", "right", "original", "smaller", "text"],
-    data.changed.examples.map((one) => [one.row, one.right, one.original, one.small, one.text]));
+    data.changed.examples.map((one) => ({ cells: [one.row, one.right, one.original, one.small, one.text] })));
   at("examples").hidden = !data.changed.examples.length;
+}
+
+// A table that is wider than the window says so, and can be scrolled by keyboard.
+function hints() {
+  for (const box of document.querySelectorAll(".scroll")) {
+    const wide = box.scrollWidth > box.clientWidth + 1, hint = box.previousElementSibling?.classList.contains("hint") ? box.previousElementSibling : null;
+    box.classList.toggle("more", wide);
+    for (const [name, value] of Object.entries({ tabindex: "0", role: "region", "aria-label": "table, scrolls sideways" }))
+      wide ? box.setAttribute(name, value) : box.removeAttribute(name);
+    if (wide && !hint) box.before(make("p", { class: "hint" }, "More columns to the right: scroll the table sideways →"));
+    if (!wide && hint) hint.remove();
+  }
 }
 
 function theme() {
@@ -227,10 +301,14 @@ theme();
 if (data.rows.length) { chart(); table(); }
 at("layers-title").parentElement.hidden = !data.places.length;
 explore();
+search();
 changed();
+hints();
+at("examples").addEventListener("toggle", hints);
 addEventListener("resize", () => {
   if (data.rows.length) chart();
   if (data.places.length) curves(data.places[at("place").value]);
+  hints();
 });
 at("notes").append(...data.notes.map((words) => make("li", {}, words)));
 for (const [name, value] of data.record) at("record").append(make("dt", {}, name), make("dd", {}, value));
