@@ -27,6 +27,7 @@ from probescale.recovery.predictions import load_predictions, save_predictions
 from probescale.recovery.recipe import Choices, describe_recipe
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel
 from probescale.selection.result import Selection
+from probescale.tasks.balance import weigh_classes
 from probescale.tasks.metrics import interval
 from probescale.utils.files import remove_folder, write_json
 from probescale.utils.progress import spinner
@@ -177,6 +178,7 @@ class Evaluator:
                 self.loaded,
                 max_length=self.config.model.max_length,
                 seed=self.config.seed,
+                class_weights=weigh_classes(self.task.train, self.training.choices.class_weights),
             )
             write_json(path, [one.model_dump() for one in found])
         return tuple(Alternative(**one) for one in json.loads(path.read_text(encoding="utf-8")))

@@ -86,9 +86,8 @@ class Training:
                 if error.field != "recovery.learning_rate" or given or nothing_left:
                     raise
                 continue  # this rate is too high; what was trained before is not lost
-            health = check_original(
-                logits_on(model, self.task.train, self.config.model.max_length), self.task.train, self.best_probe
-            )
+            logits = logits_on(model, self.task.train, self.config.model.max_length)
+            health = check_original(logits, self.task.train, self.best_probe, recipe.class_weights)
             if best is None or health.learned or health.loss_share < best[2].loss_share:
                 best = model, losses, health
             if health.learned or recipe.epochs == 0:
