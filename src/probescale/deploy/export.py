@@ -18,6 +18,7 @@ from probescale.models.loading import quiet_transformers
 from probescale.models.saving import METADATA_FILE
 from probescale.models.tokenizers import reset_tokenizer
 from probescale.pipeline.validate import load_config
+from probescale.recovery.result import ORIGINAL
 from probescale.tasks.task import load_task
 from probescale.utils.files import atomic_folder, check_output_folder, read_json, write_json
 from probescale.utils.resources import report_shortage
@@ -81,7 +82,7 @@ class _Draft:
 def _load_run_config(folder: Path) -> RunConfig | None:
     """The configuration of the run that a model folder belongs to, if there is one."""
     path = folder.parent / "config.yaml"
-    return load_config(path) if folder.name == "model" and path.is_file() else None
+    return load_config(path) if folder.name in ("model", ORIGINAL) and path.is_file() else None
 
 
 def _compare_outputs(original: InferenceModel, exported: InferenceModel) -> float:

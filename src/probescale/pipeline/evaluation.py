@@ -90,7 +90,14 @@ class Evaluator:
 
     def evaluate_original(self) -> EvaluatedModel:
         """Fine-tune and evaluate the original; its answers are recorded where it teaches."""
-        return self.evaluate(ORIGINAL, tuple(self.parameters.all_layers), None)
+        keep = self.config.recovery.original.keep
+        evaluated = self.evaluate(ORIGINAL, tuple(self.parameters.all_layers), None, hold=lambda _: keep)
+        if keep and not (self.work / ORIGINAL).exists():
+            model = self.held[1] if self.held else self.training.reload_original()
+            self._write(model, evaluated.kept, {}, self.work / ORIGINAL)
+            self.held = None
+            remove_folder(self.training.checkpoints((), is_original=True))
+        return evaluated
 
     def evaluate(
         self,
@@ -202,13 +209,18 @@ class Evaluator:
             model = self.training.train_original()[0]
         else:
             model = self.training.fine_tune("the result", kept)[0]
-        record = describe_cut(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
+        more: dict[str, Any] = {"selection": selection.model_dump(mode="json")}
+        if self.shrink:
+            more["shrink"] = self.shrink.model_dump(mode="json", exclude_none=True)
+        self._write(model, kept, more, folder)
+        remove_folder(self.training.checkpoints(kept, is_original=False))
+
+    def _write(self, model: LoadedModel, kept: Subset, more: dict[str, Any], folder: Path) -> None:
+        """Write a trained model with its record, proved."""
+        record = describe_cut(self.loaded, kept, model) | more
         record["params"] = count_parameters(model.model, model.family).total
         record["max_length"], record["kind"] = self.config.model.max_length, self.task.kind.name
-        if self.shrink:
-            record["shrink"] = self.shrink.model_dump(mode="json", exclude_none=True)
         save_model(model, record, folder)
-        remove_folder(self.training.checkpoints(kept, is_original=False))
 
     def _is_original(self, kept: Subset) -> bool:
         """Whether all layers stay and nothing is shrunk."""

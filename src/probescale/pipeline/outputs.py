@@ -79,6 +79,7 @@ def _result(
     return RunResult(
         task=task.name,
         metric=task.metric,
+        positive=task.positive,
         split=task.dev_split,
         examples=len(task.dev),
         recipe=evaluator.recipe,

@@ -101,6 +101,14 @@ class Training:
             self._record_outputs(best[0])
         return best
 
+    def reload_original(self) -> LoadedModel:
+        """The fine-tuned original again, after a run was interrupted: as it was recorded, or trained once more."""
+        recorded = self.shared / INNER / TEACHER
+        recovery = self.config.recovery
+        if recovery.distil and recovery.start == "teacher" and recorded.exists():
+            return load_teacher(self.loaded, recorded)
+        return self.train_original()[0]
+
     def _record_outputs(self, original: LoadedModel) -> None:
         recovery, length, names = self.config.recovery, self.config.model.max_length, self.task.train.names
         teacher, columns = original, None
