@@ -50,6 +50,7 @@ def compress(
     pair: str | None = None,
     label: str | None = None,
     kind: str | None = None,
+    header: bool = True,
     time: str | None = None,
     settings: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
@@ -59,8 +60,9 @@ def compress(
 
     `model`: a source, or a transformers model with its tokenizer. `train`, `dev`, `unlabelled`: a file, a hub data set,
     a DataFrame, a datasets.Dataset, or lists. `budget`: "5x" fewer parameters, "20%", "8M", "50MB", "20ms"; or `keep`:
-    the share of the metric to keep, such as 0.97. `time`: how long it may take, such as "30m". `settings`: any setting
-    of the configuration by its dotted key. `out`: the run folder, by default runs/ and the name of the data.
+    the share of the metric to keep, such as 0.97. `header`: whether the first line of CSV and TSV files has the names
+    of the columns. `time`: how long it may take, such as "30m". `settings`: any setting of the configuration by its
+    dotted key. `out`: the run folder, by default runs/ and the name of the data.
     """
     from probescale.deploy.compressed import Compressed
     from probescale.pipeline.compress import Request, build_config, new_inputs, refuse_beside_keep
@@ -73,7 +75,8 @@ def compress(
     columns = {"text": text, "pair": pair, "label": label, "kind": kind}
     source = model if isinstance(model, tuple) else str(model)
     chosen = {"time": time, **(settings or {})}
-    request = Request(source, train, dev, unlabelled, budget if keep is None else "100%", columns, chosen)
+    size = budget if keep is None else "100%"
+    request = Request(source, train, dev, unlabelled, size, columns, chosen, header)
     folder = Path(out) if out else Path("runs") / request.name
     check_run_folder(folder, (), overwrite=overwrite)  # before rows are written where those of an earlier run stand
     with new_inputs(Path(f"{folder}.inputs")) as inputs:

@@ -44,7 +44,7 @@ def run(tmp_path_factory, model_folder, task_files):
         "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
         "selection": {"k": 2},
         "compare": [],
-        "recovery": {"epochs": 4, "learning_rate": 3e-3, "batch_size": 16},
+        "recovery": {"epochs": 4, "learning_rate": 3e-3, "batch_size": 16, "original": {"keep": True}},
     }
     result = run_pipeline(check(raw), folder / "run")
     about = export(str(folder / "run"), folder / "run-onnx")
@@ -142,12 +142,58 @@ def test_tables_of_texts(run, tmp_path, cli):
     done = cli("predict", run[0], tmp_path / "in.csv", "--format", "csv")
     rows = list(csv.DictReader(done.out.splitlines(keepends=True)))
     assert [row["line"] for row in rows] == ["2", "3", "5", "6"]
-    assert [bool(row["answer"]) for row in rows] == [True, True, False, True]
+    assert list(rows[0]) == ["line", "id", "text", "label", "probability"], "the other columns stay"
+    assert [row["id"] for row in rows] == ["1", "2", "3", "4"]
+    assert [bool(row["label"]) for row in rows] == [True, True, False, True]
     assert rows[0]["text"] == 'the film, was "good"'
     assert "line 5: 1 fields, the header has 2" in done.err
+    done = cli("predict", run[0], tmp_path / "in.csv", "--format", "jsonl")
+    records = [json.loads(line) for line in done.out.splitlines()]
+    assert [(record["id"], record.get("label", "")) for record in records] == [
+        (row["id"], row["label"]) for row in rows
+    ]
     done = cli("predict", run[0], tmp_path / "in.csv", "--text", "words")
     assert done.code == 2
     assert "use one of: id, text" in done.err
+
+
+def test_a_table_without_header(run, tmp_path, cli):
+    (tmp_path / "in.tsv").write_text("7\tthe film was good\n8\tthe plot was dull\n")
+    done = cli("predict", run[0], tmp_path / "in.tsv", "--no-header", "--text", 2, "--format", "csv")
+    assert done.code == 0, done.err
+    assert [line.split(",")[:3] for line in done.out.splitlines()] == [
+        ["line", "1", "2"], ["1", "7", "the film was good"], ["2", "8", "the plot was dull"]
+    ]  # fmt: skip
+    (tmp_path / "in.txt").write_text("a\n")
+    done = cli("predict", run[0], tmp_path / "in.txt", "--no-header")
+    assert (done.code, "only .csv and .tsv files have a header" in done.err) == (2, True)
+
+
+def test_json_lines_as_a_table(run, tmp_path, cli):
+    rows = [{"text": "the film was good", "label": "mine", "more": [1, {"a": "é"}]}, {"text": "the plot was dull"}]
+    file = tmp_path / "in.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    done = cli("predict", run[0], file, "--format", "csv")
+    first, second = csv.DictReader(done.out.splitlines(keepends=True))
+    assert list(first) == ["line", "text", "input_label", "more", "label", "probability"]
+    assert (first["input_label"], json.loads(first["more"]), second["more"]) == ("mine", [1, {"a": "é"}], "")
+    many = "".join(json.dumps(row) + "\n" for row in [{"text": "good"}] * CHUNK + [{"text": "good", "late": 1}])
+    file.write_text(many)
+    done = cli("predict", run[0], file, "--format", "csv", "--out", tmp_path / "out.csv")
+    assert done.code == 2
+    assert f'line {CHUNK + 1} has the field "late"' in done.err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_the_kept_original_is_a_model_like_any_other(run, task_files, tmp_path):
+    folder, _, result, _ = run
+    kept = open_model(str(folder / "original"))
+    with (folder / "predictions.csv").open() as file:
+        said = [row["original"] for row in csv.DictReader(file)]
+    lines = [Line(number, text) for number, text in enumerate(texts_of(task_files), 1)]
+    assert [answer.record()["label"] for answer in predict_lines(kept, lines)] == said
+    record = export(str(folder / "original"), tmp_path / "onnx")
+    assert (record.metric, record.value_pytorch) == ("accuracy", pytest.approx(result.original.value))
 
 
 def test_a_model_without_a_head_gives_no_labels(tmp_path, cli, model_folder):

@@ -60,6 +60,32 @@ def test_half_of_a_character():
     assert read(b'{"text": "\\ud83d\\ude00"}', "jsonl")[0].text == "😀"
 
 
+def test_the_other_columns_of_a_row_are_kept():
+    first, short = read(b"id,text,,\n1,a,x,y\n2\n", "csv")
+    assert first.row == {"id": "1", "text": "a", "": "x", ".4": "y"}
+    assert (short.row["id"], short.row["text"], bool(short.fault)) == ("2", "", True)
+    assert read(b'{"text": "a", "n": [1, null]}', "jsonl")[0].row == {"text": "a", "n": [1, None]}
+    assert read(b"a\n", "lines")[0].row == {}
+
+
+def test_a_table_without_header_and_columns_by_number():
+    lines = list(read_texts(io.BytesIO(b"7,a\n8,b\n"), "csv", "2", header=False))
+    assert [(line.number, line.text, line.row["1"]) for line in lines] == [(1, "a", "7"), (2, "b", "8")]
+    assert [line.text for line in read_texts(io.BytesIO(b"id,said\n7,a\n"), "csv", "2")] == ["a"]
+
+
+def test_what_could_not_be_written_again_is_told():
+    deep = b"[" * 400 + b"]" * 400
+    for other in (b'"\\ud800"', b"[" * 100_000 + b"]" * 100_000):
+        bad, good = read(b'{"text": "a", "other": ' + other + b'}\n{"text": "a", "other": ' + deep + b"}", "jsonl")
+        assert (bool(bad.fault), good.fault) == (True, "")
+
+
+def test_a_wide_header_is_read_at_once():
+    names = ",".join(["text", *("x" for _ in range(50_000))])
+    assert read(f"{names}\n{names}\n".encode(), "csv")[0].text == "text"
+
+
 def test_a_tagger_takes_no_pairs(model_folder):
     ready = open_model(str(model_folder("t5")))
     assert ready.kind is KINDS["tags"]

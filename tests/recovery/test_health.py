@@ -58,6 +58,18 @@ def test_a_constant_predictor_has_the_loss_of_a_constant_predictor():
     assert not found.learned
 
 
+def test_rows_count_as_they_did_in_training():
+    """With class weights a model may answer the rare label too often: worse than a constant one in plain accuracy."""
+    labels = [0] * 95 + [1] * 5
+    answers = [0] * 80 + [1] * 15 + [1] * 5
+    assert not check_original(logits_for(answers, 3.0), examples(labels), None).learned
+    weighed = check_original(logits_for(answers, 3.0), examples(labels), 0.95, "balanced")
+    assert weighed.learned
+    assert weighed.score == pytest.approx((80 / 95 + 1) / 2)
+    assert weighed.constant_score == pytest.approx(0.5)
+    assert not check_original(logits_for([0] * 100, 0.5), examples(labels), None, "balanced").learned
+
+
 def test_a_perfect_classifier_is_healthy_whatever_its_loss():
     labels = [number % 3 for number in range(90)]
     sure = check_original(logits_for(labels, 9.0, 3), examples(labels, 3), None)

@@ -37,6 +37,26 @@ def test_rows_without_a_label_do_not_count():
     assert objective.loss(LOGITS[1:2], ROWS[1:2]).item() == 0  # not NaN: a batch may have none
 
 
+def test_class_weights_are_those_of_cross_entropy_and_leave_the_teacher_alone():
+    weights, labels = torch.tensor([0.5, 4.0]), torch.tensor([0.0, 1.0, NAN])
+    apart = functional.cross_entropy(LOGITS[:2], torch.tensor([0, 1]), weight=weights, reduction="none")
+    assert Objective(labels, class_weights=weights).loss(LOGITS, ROWS).item() == pytest.approx(apart.mean().item())
+    taught = Objective(labels, class_weights=weights, teacher_logits=ANSWERS, teacher_share=0.25)
+    expected = torch.cat([0.75 * apart, torch.zeros(1)]) + torch.tensor([0.25, 0.25, 1.0]) * kl(LOGITS, ANSWERS)
+    assert taught.loss(LOGITS, ROWS).item() == pytest.approx(expected.mean().item(), rel=1e-5)
+
+
+def test_the_best_constant_predictor_counts_rows_as_the_loss_does():
+    labels = torch.tensor([0.0] * 90 + [1.0] * 10)
+    rows, logits = torch.arange(100), torch.zeros(100, 2)
+    for weights, share in ((None, 0.1), (torch.tensor([100 / 180, 5.0]), 0.5)):
+        objective = Objective(labels, class_weights=weights)
+        constant = objective.constant_logits(logits, rows)
+        assert constant[0].softmax(0)[1].item() == pytest.approx(share)
+        other = constant + torch.tensor([0.0, 0.2])
+        assert objective.loss(constant, rows) < objective.loss(other, rows)
+
+
 @pytest.mark.parametrize("soft", [0.0, 0.3, 1.0])
 def test_a_label_and_an_answer_share_the_loss_and_an_answer_alone_takes_all(soft):
     objective = Objective(torch.tensor([0.0, NAN, NAN]), teacher_logits=ANSWERS, teacher_share=soft, temperature=2.0)

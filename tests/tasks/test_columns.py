@@ -358,9 +358,26 @@ def test_a_file_without_header(tmp_path, first):
     labels = SCORES if first[1] == "0.25" else CLASSES
     file = write(tmp_path / "a.csv", {first[0]: TEXTS, first[1]: labels})
     error = refused(file)
-    assert error.message == f'{file} has no header: its first line is "{first[0]}" and "{first[1]}"'
-    assert "add a first line with the names of the columns" in error.hint
+    assert error.message == f'{file} looks as if it had no header: its first line is "{first[0]}" and "{first[1]}"'
+    assert error.hint.startswith("give --no-header")
     assert find_layout(file, text=first[0], label=first[1]).label == first[1]
+    layout = find_layout(file, header=False)
+    assert (layout.text, layout.label, layout.header) == ("1", "2", False)
+    assert layout.describe().startswith("text: column 1, label: column 2 (")
+
+
+def test_only_delimited_files_can_lack_a_header(tmp_path):
+    error = refused(write(tmp_path / "a.jsonl", {"text": TEXTS, "label": CLASSES}), header=False)
+    assert (error.field, error.hint) == ("--no-header", "leave it out")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.parquet"])
+def test_columns_by_number(tmp_path, name):
+    file = write(tmp_path / name, {"title": MORE, "body": TEXTS, "group": CLASSES})
+    assert find_layout(file, text="2", label="3") == Layout("class", "body", None, "group")
+    assert find_layout(file, text=1, pair="2", label=3) == Layout("class", "title", "body", "group")
+    assert refused(file, text="4").message == f'column "4" is not in {file}.'
+    assert "is given as text and as label" in refused(file, text="2", label="body").message
 
 
 def test_a_header_of_numbers_is_a_header(tmp_path):
@@ -536,7 +553,7 @@ def test_text_columns_that_are_not_certain(tmp_path):
         find_text(write(tmp_path / "a.csv", {"title": MORE, "body": TEXTS}), LIKE)
     assert error.value.hint == 'call the column "review", as in the labelled data'
     headless = write(tmp_path / "b.csv", {"the very first text of this file": TEXTS, "good": CLASSES})
-    with pytest.raises(UserError, match="has no header"):
+    with pytest.raises(UserError, match="looks as if it had no header"):
         find_text(headless, LIKE)
 
 

@@ -281,3 +281,21 @@ def test_rows_of_many_labels_are_read_in_linear_time(tmp_path):
     read = load_examples(DataConfig(source=str(tmp_path / "a.jsonl")), field="task.train", target="multi")
     assert len(read.names) == 10_000
     assert [read.names[number] for number in read.labels[7]] == ["l7", "l8"]
+
+
+@pytest.mark.slow
+def test_a_large_dev_set_is_drawn_from_and_none_of_it_is_learned(tmp_path):
+    rows = [(f"a text of number {n}", "ab"[n % 2]) for n in range(100_000)]
+    dev = write_csv(tmp_path / "dev.csv", rows)
+    train = write_csv(tmp_path / "train.csv", [*rows[:50], *((f"other {n}", "ab"[n % 2]) for n in range(60))])
+    config = TaskConfig(train=str(train), dev=str(dev), max_dev=1000)  # type: ignore[arg-type]
+    task = load_task(config, 0)
+    assert (len(task.dev), task.dev_split) == (1000, "dev (drawn from 100,000)")
+    assert len(task.train) == 60, "rows of dev are not learned, whether they are drawn or not"
+    assert load_task(config, 0).dev == task.dev
+
+
+def test_a_cap_for_dev_leaves_more_rows_to_train(tmp_path):
+    source = str(write_csv(tmp_path / "a.csv", labelled_rows(200)))
+    task = load_task(TaskConfig(train=source, max_dev=10), 0)  # type: ignore[arg-type]
+    assert (len(task.train), len(task.dev), task.dev_split) == (190, 10, "held out (5% of train)")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import seqeval.metrics
 from scipy.stats import binomtest, pearsonr, spearmanr
-from sklearn.metrics import r2_score
+from sklearn.metrics import f1_score, matthews_corrcoef, r2_score
 
 from probescale.errors import UserError
 from probescale.tasks.data import tuple_rows
@@ -18,6 +18,25 @@ from probescale.tasks.metrics import METRICS, interval
 def test_values_worked_out_by_hand(name, value):
     gold, predicted = np.array([0, 0, 1, 1]), np.array([0, 1, 1, 1])
     assert METRICS[name](gold, predicted) == pytest.approx(value, abs=1e-3)
+
+
+def test_metrics_of_classes_are_those_of_scikit_learn():
+    rng = np.random.default_rng(0)
+    for classes in (2, 5):
+        gold = rng.integers(0, classes, 300)
+        predicted = np.where(rng.random(300) < 0.6, gold, rng.integers(-1, classes, 300))  # -1: not answered
+        assert METRICS["macro_f1"](gold, predicted) == pytest.approx(f1_score(gold, predicted, average="macro"))
+        assert METRICS["matthews"](gold, predicted) == pytest.approx(matthews_corrcoef(gold, predicted))
+    gold, predicted = (rng.random((2, 300)) < 0.1).astype(int)
+    names = ("ham", "spam")
+    for positive, number in (("ham", 0), ("spam", 1)):
+        found = METRICS["f1"].for_names(names, positive)
+        assert found(gold, predicted) == pytest.approx(f1_score(gold, predicted, pos_label=number))
+        low, high = interval(found, gold, predicted, seed=0)
+        assert low <= found(gold, predicted) <= high
+    assert METRICS["f1"](gold, predicted) == METRICS["f1"].for_names(names, "spam")(gold, predicted)
+    assert METRICS["f1"](np.zeros(3, int), np.zeros(3, int)) == 0
+    assert METRICS["matthews"](gold, np.zeros(300, int)) == 0
 
 
 def test_the_interval_is_that_of_the_binomial_and_follows_the_seed():

@@ -43,6 +43,27 @@ def test_csv_is_read_as_written(tmp_path):
     assert read(file) == {"text": ["NA", "null", 'two\nlines, "quoted"'], "label": ["007", "1e3", ""]}
 
 
+@pytest.mark.parametrize(("name", "sign"), [("a.csv", ","), ("a.tsv", "\t"), ("a.csv.gz", ",")])
+def test_a_file_without_header(tmp_path, name, sign):
+    content = f"NA{sign}007\na text{sign}1\n".encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    roles: dict[str, str | int] = {"text": 1, "label": "2"}
+    found = read_columns(str(tmp_path / name), None, roles, header=False, field="task.train")
+    assert found == {"text": ["NA", "a text"], "label": ["007", "1"]}
+    with pytest.raises(Problems, match="if its first line is a row, set header: false"):
+        read(tmp_path / name)
+
+
+def test_columns_by_number_and_names_first(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"body": "a", "group": 1}\n')
+    assert read(tmp_path / "a.jsonl", {"text": 1, "label": "2"}) == {"text": ["a"], "label": [1]}
+    (tmp_path / "b.csv").write_text("0,1\na,b\n")  # as pandas writes a table without names
+    assert read(tmp_path / "b.csv", {"text": 0, "label": 1}) == {"text": ["a"], "label": ["b"]}
+    for wrong in (0, 3, "-1", "9" * 5000, "²"):
+        with pytest.raises(Problems, match="is not in"):
+            read(tmp_path / "a.jsonl", {"text": wrong})
+
+
 def test_tsv_takes_quotes_as_characters(tmp_path):
     file = tmp_path / "a.tsv"
     file.write_text('text\tlabel\n" half a quote\t1\nhe said "no"\t0\n', encoding="utf-8")

@@ -96,7 +96,7 @@ def test_a_path_that_is_not_in_the_wheel(wheel):
 def test_an_unreachable_hub_is_one_line_with_a_hint():
     with pytest.raises(UserError) as error:
         sources.fetch_model_folder("roberta-large-that-nobody-cached")
-    assert error.value.message.startswith("the hub cannot be reached")
+    assert error.value.message.endswith("and the hub cannot be reached")
     assert "\n" not in error.value.message
     assert "pypi:" in error.value.hint
 
@@ -104,3 +104,20 @@ def test_an_unreachable_hub_is_one_line_with_a_hint():
 def test_a_folder_without_config(tmp_path):
     with pytest.raises(UserError, match=r"no config\.json"):
         sources.fetch_model_folder(str(tmp_path))
+
+
+def test_a_folder_that_does_not_exist_is_no_question_to_the_hub(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match='there is no folder or file "runs/nope" here') as error:
+        sources.fetch_model_folder("runs/nope", field="MODEL")
+    assert error.value.hint.startswith("give a local path that exists")
+    (tmp_path / "runs" / "reviews").mkdir(parents=True)
+    with pytest.raises(UserError) as error:
+        sources.fetch_model_folder("runs/reviws", field="MODEL")
+    assert str(error.value) == (
+        'MODEL: "runs/reviws" does not exist. Did you mean "reviews"?\n  next: runs has: reviews'
+    )
+    with pytest.raises(UserError, match='"runs/reviews/modle" does not exist'):
+        sources.fetch_model_folder("runs/reviews/modle", field="MODEL")
+    assert not sources.is_local("owner/name:folder/model.gguf")
+    assert not sources.is_local("owner/name:config/sub")

@@ -34,16 +34,23 @@ def compress(
                                             show_default="a fifth of DATA", rich_help_panel=_DATA)] = None,
     unlabelled: Annotated[str | None, typer.Option(help="Texts without labels (.txt: one per line): the more, the "
                                                         "better.", rich_help_panel=_DATA)] = None,
-    text: Annotated[str | None, typer.Option(help="Column of the text.", rich_help_panel=_COLUMNS)] = None,
+    text: Annotated[str | None, typer.Option(help="Column of the text, by name or by number from 1.",
+                                             rich_help_panel=_COLUMNS)] = None,
     pair: Annotated[str | None, typer.Option(help="Column of the second text.", rich_help_panel=_COLUMNS)] = None,
     label: Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=_COLUMNS)] = None,
     kind: Annotated[str | None, typer.Option(help="class, number or tags.", rich_help_panel=_COLUMNS)] = None,
+    no_header: Annotated[bool, typer.Option("--no-header", help="The first line of CSV and TSV files is a row, not "
+                                                                "the names of columns.",
+                                            rich_help_panel=_COLUMNS)] = False,
     compare: Annotated[list[str], typer.Option(help="Also train the layers of this strategy, such as top_k. "
                                                     "Repeatable.", rich_help_panel=_HOW)] = [],  # noqa: B006
     teacher: Annotated[str | None, typer.Option(help="Another fine-tuned model to learn from.",
                                                 rich_help_panel=_HOW)] = None,
     retrain: Annotated[bool, typer.Option("--retrain", help="Train a new head even if the model was fine-tuned for "
                                                             "these labels.", rich_help_panel=_HOW)] = False,
+    keep_original: Annotated[bool, typer.Option("--keep-original", help="Also keep the fine-tuned original, in "
+                                                                        "the folder original of the run.",
+                                                rich_help_panel=_HOW)] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.", rich_help_panel=_HOW)] = 0,
     revision: Revision = None,
     allow_pickle: AllowPickle = False,
@@ -65,12 +72,13 @@ def compress(
         "compare": compare,
         "recovery.teacher": teacher,
         "recovery.original.retrain": retrain,
+        "recovery.original.keep": keep_original,
         "model.revision": revision,
         "model.allow_pickle": allow_pickle,
     }
     columns = {"text": text, "pair": pair, "label": label, "kind": kind}
     size = "100%" if keep else tuple(budget) or NOTHING_GIVEN
-    request = Request(model, data, dev, unlabelled, size, columns, settings)
+    request = Request(model, data, dev, unlabelled, size, columns, settings, header=not no_header)
     folder = out or Path("runs") / request.name
     config, layout = build_config(request, Path(f"{folder}.inputs"), set_)
     show(layout.describe())

@@ -26,8 +26,11 @@ class Shape(str, Enum):
 def predict(
     model: SavedModel,
     file: Annotated[str, typer.Argument(help="One text per line, .csv, .tsv or .jsonl; -: standard input.")] = "-",
-    text: Annotated[str, typer.Option(help="Column or field of the text.")] = "text",
+    text: Annotated[str, typer.Option(help="Column or field of the text; a column also by number, from 1.")] = "text",
     pair: Annotated[str | None, typer.Option(help="Column or field of the second text.")] = None,
+    no_header: Annotated[
+        bool, typer.Option("--no-header", help="The first line of a table is a row; its columns are 1, 2, ...")
+    ] = False,
     format_: Annotated[
         Shape | None, typer.Option("--format", help="Output format.", show_default="table, jsonl to a file")
     ] = None,
@@ -40,7 +43,10 @@ def predict(
         typer.Option(min=2, help="Longest text in tokens; longer ones are cut.", show_default="as in training"),
     ] = None,
 ) -> None:
-    """Predict texts as a stream, in their order; invalid lines are reported, and the others continue."""
+    """Predict texts as a stream, in their order; invalid lines are reported, and the others continue.
+
+    The answer is written beside the other columns or fields of a row.
+    """
     from probescale.deploy.texts import detect_format, read_texts
     from probescale.utils.outputs import check_output_file
 
@@ -53,20 +59,23 @@ def predict(
         check_output_file(out, inputs=[model, *([path] if path else [])], overwrite=overwrite)
     with quick_imports():
         from probescale.deploy.open_model import open_model
-        from probescale.deploy.predict import predict_lines
+        from probescale.deploy.predict import predict_lines, require_kind
         from probescale.deploy.tables import prediction_tables
         from probescale.deploy.write_predictions import WRITERS, FaultCounter, open_output
+    if no_header and detect_format(path) not in ("csv", "tsv"):
+        raise UserError("only .csv and .tsv files have a header", field="--no-header", hint="leave it out")
     opened = open_model(model)
     shape = format_ or (Shape.jsonl if out or not sys.stdout.isatty() else Shape.table)
     faults = FaultCounter(lambda message: typer.echo(message, err=True))
     with path.open("rb") if path else sys.stdin.buffer as stream, open_output(out) as target:
-        lines = read_texts(stream, detect_format(path), text, pair)
+        lines = read_texts(stream, detect_format(path), text, pair, header=not no_header)
+        kind = require_kind(opened)
         predictions = faults.watch(predict_lines(opened, lines, max_length))
         if shape is Shape.table:
-            for table in prediction_tables(predictions):
+            for table in prediction_tables(predictions, kind):
                 show(table.rich())
         else:
-            WRITERS[shape.value](predictions, target)
+            WRITERS[shape.value](predictions, target, kind)
     if faults.count:
         typer.echo(f"{faults.count} line{'s' * (faults.count > 1)} could not be answered", err=True)
         raise SystemExit(1)

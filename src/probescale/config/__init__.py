@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 from probescale.config.probing import Granularity as Granularity
 from probescale.config.probing import ProbingConfig as ProbingConfig
 from probescale.config.probing import RelevanceConfig as RelevanceConfig
+from probescale.config.recovery import ClassWeights as ClassWeights
 from probescale.config.recovery import RecoveryConfig as RecoveryConfig
 from probescale.config.selection import OneBudget as OneBudget
 from probescale.config.selection import SelectionConfig as SelectionConfig

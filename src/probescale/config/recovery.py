@@ -13,6 +13,7 @@ Tracker = Literal["tensorboard", "mlflow", "wandb", "trackio"]  # of the trainer
 Epochs = Annotated[Int, Field(ge=0, le=10**4)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 BatchSize = Annotated[Int, Field(ge=1, le=10**6)]
+ClassWeights = Literal["none", "square_root", "balanced"]
 
 
 class OriginalConfig(Section):
@@ -28,6 +29,10 @@ class OriginalConfig(Section):
         default=False,
         description="Train a new head even if the model was fine-tuned for these very labels. Otherwise such a model "
         "is used as it is.",
+    )
+    keep: bool = Field(
+        default=False,
+        description="Keep the fine-tuned original in the run folder, as a model folder (original/).",
     )
 
 
@@ -80,6 +85,12 @@ class RecoveryConfig(Section):
         default="teacher",
         description="With distil: whether subnetworks are cut from the fine-tuned original, head included (teacher), "
         "or from the weights before fine-tuning, with a new head (pretrained), as in the paper.",
+    )
+    class_weights: ClassWeights | Auto = Field(
+        default="auto",
+        description="How much rows of rare labels count in the loss on labels. balanced: all labels count alike, "
+        "however many rows they have; square_root: by the root of that weight; none: all rows count alike. auto: "
+        "square_root where one label has 90 % of the rows and the metric is an F1, else none.",
     )
     soft: float = Field(
         default=0.5,

@@ -33,12 +33,15 @@ class DataConfig(Section):
         "or pypi: source."
     )
     split: str | None = Field(default=None, description="Split of a hub data set, such as train or validation.")
-    text: Column = Field(
-        default="text", description="Column of the text; for tagging, of the words (CoNLL: its number, from 1)."
+    header: bool = Field(
+        default=True, description="CSV and TSV: whether the first line names the columns. Otherwise they are 1, 2, ..."
     )
-    pair: str | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
+    text: Column = Field(
+        default="text", description="Column of the text; for tagging, of the words. By name, or by number from 1."
+    )
+    pair: Column | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
     label: Column = Field(
-        default="label", description="Column of the label; for tagging, of the tags (CoNLL: its number, from 1)."
+        default="label", description="Column of the label; for tagging, of the tags. By name, or by number from 1."
     )
 
 
@@ -89,8 +92,9 @@ class UnlabelledConfig(Section):
 
     source: Source = Field(description="File (also .txt, one text per line), hub name, or pypi: source, as for train.")
     split: str | None = Field(default=None, description="Split of a hub data set.")
+    header: bool = Field(default=True, description="CSV and TSV: whether the first line names the columns.")
     text: Column = Field(default="text", description="Column of the text; not needed for .txt.")
-    pair: str | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
+    pair: Column | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
     most: Int | None = Field(default=None, ge=1, description="Use at most this many texts, drawn with the seed.")
 
 
@@ -113,8 +117,14 @@ class TaskConfig(Section):
     )
     metric: str | None = Field(
         default=None,
-        description="Metric on the dev data; see `probescale list metrics`. By default accuracy; for numbers, "
-        "spearman; for tags, entity_f1 if they mark spans (B-, I-, O), otherwise tag_accuracy.",
+        description="Metric on the dev data; see `probescale list metrics`. By default accuracy, or where one label "
+        "has 90 % of the rows, f1 (of more than two labels, macro_f1); for numbers, spearman; for tags, entity_f1 if "
+        "they mark spans (B-, I-, O), otherwise tag_accuracy.",
+    )
+    positive: str | None = Field(
+        default=None,
+        description="The label that the metric f1 is about. By default one that is called 1, true, yes or positive, or "
+        "that the other one negates (not_spam); else the rarer one.",
     )
     labels: Annotated[dict[str, str], BeforeValidator(text_keys)] = Field(
         default_factory=dict, description="Names for labels or tags, such as {'0': negative, '1': positive}."
@@ -126,6 +136,11 @@ class TaskConfig(Section):
     )
     max_train: Int | None = Field(
         default=None, ge=10, description="Use at most this many training examples (sentences), drawn with the seed."
+    )
+    max_dev: Int | None = Field(
+        default=None,
+        ge=10,
+        description="Use at most this many dev examples, drawn with the seed. By default all; `compress` takes 10,000.",
     )
     probes: tuple[ProbeConfig, ...] = Field(
         default=(ProbeConfig(name="task"),), min_length=1, description="Properties P_T to probe, with their weights."

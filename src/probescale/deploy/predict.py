@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import Any
 
@@ -29,30 +29,49 @@ class Prediction:
     text: str
     rendered: Rendered | None = None
     fault: str = ""
+    row: Mapping[str, Any] = field(default_factory=dict)  # what else stands in the line; empty for a plain line
 
     def record(self) -> dict[str, Any]:
-        """The fields of a line of JSON."""
-        fields = self.rendered.fields if self.rendered else {}
-        known = {"text": self.text, **fields, "fault": self.fault}
-        return {"line": self.number, **{name: value for name, value in known.items() if value != ""}}
+        """The fields of a line of JSON: what stands in the line, and the answer."""
+        answer = {**(self.rendered.fields if self.rendered else {}), **({"fault": self.fault} if self.fault else {})}
+        return {"line": self.number, **(self.row or ({"text": self.text} if self.text else {})), **answer}
 
 
-def predict_lines(model: InferenceModel, lines: Iterable[Line], max_length: int | None = None) -> Iterator[Prediction]:
-    """Predictions in the order of the lines. Texts are cut where training cut them, unless another length is given."""
+def require_kind(model: InferenceModel) -> Kind:
+    """The kind of task that a model answers; an error for one without a head."""
     if model.kind is None:
         raise UserError(
             f"{model.name} has no head: it gives states, no labels",
             field="MODEL",
             hint="use the model of a run, or one with a classification head",
         )
+    return model.kind
+
+
+def predict_lines(model: InferenceModel, lines: Iterable[Line], max_length: int | None = None) -> Iterator[Prediction]:
+    """Predictions in the order of the lines. Texts are cut where training cut them, unless another length is given."""
+    kind = require_kind(model)
     limit = min(max_length or model.trained_length or model.max_length, model.max_length)
-    rest, splitter = iter(lines), BatchSplitter()
+    rest, splitter = (_free_names(line, kind.answers) for line in lines), BatchSplitter()
     while chunk := list(islice(rest, CHUNK)):
         good = [line for line in chunk if not line.fault]
-        answers = _predict_chunk(model, model.kind, good, limit, splitter) if good else []
+        answers = _predict_chunk(model, kind, good, limit, splitter) if good else []
         by_number = {answer.number: answer for answer in answers}
         for line in chunk:
-            yield by_number.get(line.number) or Prediction(line.number, line.text, fault=line.fault)
+            yield by_number.get(line.number) or Prediction(line.number, line.text, fault=line.fault, row=line.row)
+
+
+def _free_names(line: Line, answers: Sequence[str]) -> Line:
+    """The line without columns that are called like an answer: `label` becomes `input_label`."""
+    taken = {"line", "fault", *answers}
+    if not taken & line.row.keys():
+        return line
+    names = dict.fromkeys(taken & line.row.keys(), "")
+    for name in names:
+        names[name] = f"input_{name}"
+        while names[name] in line.row:
+            names[name] = f"input_{names[name]}"
+    return replace(line, row={names.get(name, name): value for name, value in line.row.items()})
 
 
 def _predict_chunk(
@@ -60,7 +79,9 @@ def _predict_chunk(
 ) -> list[Prediction]:
     inputs = build_inputs(model.tokenizer, _read_as_data(model.name, kind, lines), limit)
     if empty := {lines[place].number for place in np.flatnonzero(inputs.tokens.lengths == 0)}:
-        unread = [Prediction(line.number, line.text, fault=EMPTY) for line in lines if line.number in empty]
+        unread = [
+            Prediction(line.number, line.text, fault=EMPTY, row=line.row) for line in lines if line.number in empty
+        ]
         rest = [line for line in lines if line.number not in empty]
         return unread + (_predict_chunk(model, kind, rest, limit, splitter) if rest else [])
     numbers = np.array([line.number - 1 for line in lines])
@@ -76,8 +97,9 @@ def _predict_chunk(
 def _answer(model: InferenceModel, kind: Kind, line: Line, logits: np.ndarray, words: list[int]) -> Prediction:
     """What (rows, columns) logits say of a line; `words`, of a tagger: the rows within the length limit."""
     if not np.isfinite(logits[words] if kind.unit == "word" else logits).all():
-        return Prediction(line.number, line.text, fault="the model's answer is not a finite number")
-    return Prediction(line.number, line.text, kind.render(logits, model.labels, line.text))
+        fault = "the model's answer is not a finite number"
+        return Prediction(line.number, line.text, fault=fault, row=line.row)
+    return Prediction(line.number, line.text, kind.render(logits, model.labels, line.text), row=line.row)
 
 
 def _read_as_data(name: str, kind: Kind, lines: list[Line]) -> Data:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from probescale.errors import UserError
 from probescale.pipeline.validate import load_config
-from probescale.recovery.result import RunResult
+from probescale.recovery.result import ORIGINAL, RunResult
 from probescale.tasks.task import Task, load_task
 
 
@@ -26,7 +26,7 @@ def load_run_data(model: Path, labels: tuple[str, ...]) -> RunData:
     `labels`: in the order of the model's outputs.
     """
     run = model.parent
-    if model.name != "model" or not (run / "config.yaml").is_file():
+    if model.name not in ("model", ORIGINAL) or not (run / "config.yaml").is_file():
         raise UserError("the model is not in a run folder")
     config, result = load_config(run / "config.yaml"), RunResult.load(run / "metrics.json")
     task = load_task(config.task, config.seed)
@@ -34,4 +34,5 @@ def load_run_data(model: Path, labels: tuple[str, ...]) -> RunData:
         task = task.with_names(labels)
     if task.fingerprints["dev"] != result.provenance.get("data_sha256", {}).get("dev"):
         raise UserError(f"the data at {config.task.train.source} is not what the run was measured on")
-    return RunData(task, config.model.max_length, result.subnetwork.value)
+    measured = result.original if model.name == ORIGINAL else result.subnetwork
+    return RunData(task, config.model.max_length, measured.value)

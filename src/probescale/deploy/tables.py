@@ -11,6 +11,7 @@ from probescale.deploy.formats import EXPORTERS, ExportRecord
 from probescale.deploy.predict import Prediction
 from probescale.report.figure import saved_figure
 from probescale.report.table import Table, format_duration
+from probescale.tasks.kinds import Kind
 from probescale.utils.files import format_size
 from probescale.utils.registry import first_doc_line
 
@@ -100,12 +101,12 @@ def write_bench_figure(result: BenchResult, stem: Path) -> list[Path]:
     return paths
 
 
-def prediction_tables(predictions: Iterable[Prediction]) -> Iterator[Table]:
+def prediction_tables(predictions: Iterable[Prediction], kind: Kind) -> Iterator[Table]:
     """Tables of at most a thousand predictions each, as they come."""
     rest = iter(predictions)
     while part := list(islice(rest, TABLE_ROWS)):
         rows = [(str(each.number), _shorten(each.text), *_answer_cells(each)) for each in part]
-        yield Table("", ("line", "text", "answer", ""), tuple(rows), words=3)
+        yield Table("", ("line", "text", kind.answers[0], ""), tuple(rows), words=3)
 
 
 def _answer_cells(prediction: Prediction) -> tuple[str, str]:

@@ -1,19 +1,25 @@
-"""Read the texts of `predict`, as a stream: plain lines, CSV, TSV or JSONL. Invalid lines are reported, not fatal."""
+"""Read the texts of `predict`, as a stream: plain lines, CSV, TSV or JSONL. Invalid lines are reported, not fatal.
+
+Everything else that stands in a row is kept beside the text, to be written with the answer.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from probescale.errors import UserError
+from probescale.tasks.readers import find_column
 
 Format = Literal["lines", "csv", "tsv", "jsonl"]
 SUFFIXES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 LONGEST_LINE = 16 * 1024 * 1024  # bytes; a longer one is not a text
+MANY_BRACKETS = 100  # in a line of JSON; with fewer, nothing is nested too deeply
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,7 @@ class Line:
     text: str = ""
     pair: str | None = None
     fault: str = ""
+    row: Mapping[str, Any] = field(default_factory=dict)  # all columns or fields of the line; empty for a plain line
 
 
 def detect_format(path: Path | None) -> Format:
@@ -31,13 +38,18 @@ def detect_format(path: Path | None) -> Format:
     return SUFFIXES.get(path.suffix.lower(), "lines") if path else "lines"
 
 
-def read_texts(stream: BinaryIO, kind: Format, text: str = "text", pair: str | None = None) -> Iterator[Line]:
-    """The lines of a stream, one by one. `text` and `pair`: columns or fields of the texts."""
+def read_texts(
+    stream: BinaryIO, kind: Format, text: str = "text", pair: str | None = None, *, header: bool = True
+) -> Iterator[Line]:
+    """The lines of a stream, one by one. `text` and `pair`: columns or fields of the texts.
+
+    `header`: whether the first line of a table has the names of its columns; otherwise they are "1", "2", ...
+    """
     if kind == "lines":
         return (_checked(number, line, None, fault) for number, line, fault in _decoded(stream))
     if kind == "jsonl":
         return (_from_json(number, line, text, pair, fault) for number, line, fault in _decoded(stream))
-    return _from_table(stream, "\t" if kind == "tsv" else ",", text, pair)
+    return _from_table(stream, "\t" if kind == "tsv" else ",", text, pair, header=header)
 
 
 def _decoded(stream: BinaryIO) -> Iterator[tuple[int, str, str]]:
@@ -53,16 +65,29 @@ def _decoded(stream: BinaryIO) -> Iterator[tuple[int, str, str]]:
         yield number, line.rstrip("\r\n"), fault
 
 
-def _checked(number: int, text: object, pair: object, fault: str = "") -> Line:
+def _checked(number: int, text: object, pair: object, fault: str = "", row: Mapping[str, Any] | None = None) -> Line:
+    row = row or {}
     if fault:
         return Line(number, fault=fault)
     if not isinstance(text, str) or not text.strip():
-        return Line(number, fault="no text" if text in (None, "") or isinstance(text, str) else "the text is no string")
+        fault = "no text" if text in (None, "") or isinstance(text, str) else "the text is no string"
+        return Line(number, fault=fault, row=row)
     if pair is not None and not isinstance(pair, str):
-        return Line(number, fault="the second text is no string")
-    if any("\ud800" <= letter <= "\udfff" for letter in text + (pair or "")):
-        return Line(number, fault="half of a character (a lone surrogate, \\ud800 to \\udfff)")
-    return Line(number, text, pair)
+        return Line(number, fault="the second text is no string", row=row)
+    return Line(number, text, pair, row=row)
+
+
+def _find_unwritable(line: str, row: Mapping[str, Any]) -> str:
+    """Why a row could not be written again beside its answer; most lines need no look."""
+    if "\\ud" not in line.lower() and line.count("[") + line.count("{") < MANY_BRACKETS:
+        return ""
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return "half of a character (a lone surrogate, \\ud800 to \\udfff)"
+    except RecursionError:
+        return "not JSON: nested too deeply"
+    return ""
 
 
 def _from_json(number: int, line: str, text: str, pair: str | None, fault: str) -> Line:
@@ -74,12 +99,14 @@ def _from_json(number: int, line: str, text: str, pair: str | None, fault: str) 
         return Line(number, fault=f"not JSON: {str(error).splitlines()[0]}")
     if not isinstance(row, dict):
         return Line(number, fault="not an object with fields")
+    if fault := _find_unwritable(line, row):
+        return Line(number, fault=fault)
     if missing := [name for name in (text, pair) if name is not None and name not in row]:
-        return Line(number, fault=f'no field "{missing[0]}"')
-    return _checked(number, row[text], row[pair] if pair else None)
+        return Line(number, fault=f'no field "{missing[0]}"', row=row)
+    return _checked(number, row[text], row[pair] if pair else None, row=row)
 
 
-def _from_table(stream: BinaryIO, between: str, text: str, pair: str | None) -> Iterator[Line]:
+def _from_table(stream: BinaryIO, between: str, text: str, pair: str | None, *, header: bool) -> Iterator[Line]:
     faults: dict[int, str] = {}
 
     def lines() -> Iterator[str]:
@@ -90,27 +117,54 @@ def _from_table(stream: BinaryIO, between: str, text: str, pair: str | None) -> 
 
     csv.field_size_limit(LONGEST_LINE)
     rows = csv.reader(lines(), delimiter=between, quoting=csv.QUOTE_NONE if between == "\t" else csv.QUOTE_MINIMAL)
-    header = _next_row(rows) or []
-    if 1 in faults or isinstance(header, str):
+    first = _next_row(rows) or []
+    if 1 in faults or isinstance(first, str):
         raise UserError(
-            f"line 1: {faults.get(1, header)}",
+            f"line 1: {faults.get(1, first)}",
             field="FILE",
             hint="give a file in UTF-8 whose first line names its columns",
         )
-    places = {}
-    for name in (text, pair) if pair else (text,):
-        if name not in header:
-            raise UserError(
-                f'there is no column "{name}"',
-                field="--pair" if name == pair else "--text",
-                hint=f"use one of: {', '.join(header[:20])}" if header else "the file is empty",
-            )
-        places[name] = header.index(name)
+    names = list(_different(first)) if header else [str(n) for n in range(1, len(first) + 1)]
+    places = _find_places(names, text, pair)
+    if not header:
+        yield _of_row(1, first, names, places)
     before = rows.line_num
     while (row := _next_row(rows)) is not None:
         number, before = before + 1, rows.line_num
         broken = [faults.pop(line) for line in range(number, before + 1) if line in faults]
-        yield _of_row(number, broken[0] if broken else row, len(header), [*places.values()])
+        yield _of_row(number, broken[0] if broken else row, names, places)
+
+
+def _different(names: Sequence[str]) -> Iterator[str]:
+    """The names of columns; of several with the same name, the first one keeps it.
+
+    >>> list(_different(["text", "", "", "text"]))
+    ['text', '', '.3', 'text.4']
+    """
+    seen: set[str] = set()
+    for number, name in enumerate(names, 1):
+        free = name
+        while free in seen:
+            free = f"{free}.{number}"
+        seen.add(free)
+        yield free
+
+
+def _find_places(names: Sequence[str], text: str, pair: str | None) -> list[int]:
+    """The places of text and second text in a row."""
+    places = []
+    for column, option in ((text, "--text"), (pair, "--pair")):
+        if column is None:
+            continue
+        name = find_column(names, column)
+        if name is None:
+            raise UserError(
+                f'there is no column "{column}"',
+                field=option,
+                hint=f"use one of: {', '.join(names[:20])}" if names else "the file is empty",
+            )
+        places.append(names.index(name))
+    return places
 
 
 def _next_row(rows: Iterator[list[str]]) -> list[str] | str | None:
@@ -121,9 +175,9 @@ def _next_row(rows: Iterator[list[str]]) -> list[str] | str | None:
         return f"{str(error).partition(' - ')[0]}; check its quotation marks"
 
 
-def _of_row(number: int, row: list[str] | str, fields: int, places: list[int]) -> Line:
-    if isinstance(row, str):
-        return Line(number, fault=row)
-    if len(row) != fields:
-        return Line(number, fault=f"{len(row)} fields, the header has {fields}")
-    return _checked(number, row[places[0]], row[places[1]] if len(places) > 1 else None)
+def _of_row(number: int, row: list[str] | str, names: Sequence[str], places: list[int]) -> Line:
+    fault, row = (row, []) if isinstance(row, str) else ("", row)
+    cells = dict(zip_longest(names, row[: len(names)], fillvalue=""))
+    if fault or len(row) != len(names):
+        return Line(number, fault=fault or f"{len(row)} fields, the header has {len(names)}", row=cells)
+    return _checked(number, row[places[0]], row[places[1]] if len(places) > 1 else None, row=cells)

@@ -7,10 +7,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
-from probescale.deploy.predict import Prediction
+from probescale.deploy.predict import CHUNK, Prediction
+from probescale.errors import UserError
+from probescale.tasks.kinds import Kind
 from probescale.utils.files import atomic_file
 from probescale.utils.sanitize import escape_json
 
@@ -40,20 +43,38 @@ def open_output(path: Path | None) -> Iterator[TextIO]:
         yield target
 
 
-def write_jsonl(predictions: Iterable[Prediction], target: TextIO) -> None:
-    """One JSON object per line."""
+def write_jsonl(predictions: Iterable[Prediction], target: TextIO, kind: Kind) -> None:
+    """One JSON object per line: what stands in the line, and the answer."""
     for prediction in predictions:
         target.write(escape_json(json.dumps(prediction.record(), ensure_ascii=False)) + "\n")
 
 
-def write_csv(predictions: Iterable[Prediction], target: TextIO) -> None:
-    """A table with a header; the answer is empty where there is no prediction."""
+def write_csv(predictions: Iterable[Prediction], target: TextIO, kind: Kind) -> None:
+    """A table with a header: the columns of the input, then the answer, which is empty where there is none.
+
+    Fields of JSON lines are the columns that the first thousand lines have.
+    """
+    rest = iter(predictions)
+    first = list(islice(rest, CHUNK))
+    given = list(dict.fromkeys(name for one in first for name in one.row)) or ["text"]
+    answer = [name for name in kind.answers if name in (kind.answers[0], "probability")]
     table = csv.writer(target, lineterminator="\n")
-    table.writerow(("line", "text", "answer", "probability"))
-    for prediction in predictions:
-        rendered = prediction.rendered
+    table.writerow(["line", *given, *answer])
+    for prediction in chain(first, rest):
+        row, rendered = prediction.row or {"text": prediction.text}, prediction.rendered
+        if later := [name for name in row if name not in given and prediction.row]:
+            raise UserError(
+                f'line {prediction.number} has the field "{later[0]}", and none of the first {CHUNK:,} lines has it',
+                field="--format",
+                hint="use jsonl",
+            )
         cells = (rendered.cell, rendered.probability) if rendered else ("", None)
-        table.writerow((prediction.number, prediction.text, *cells))
+        table.writerow([prediction.number, *(_cell(row.get(name)) for name in given), *cells[: len(answer)]])
 
 
-WRITERS: dict[str, Callable[[Iterable[Prediction], TextIO], None]] = {"jsonl": write_jsonl, "csv": write_csv}
+def _cell(value: object) -> object:
+    """A value as a cell: texts as they are, lists and objects as JSON."""
+    return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+WRITERS: dict[str, Callable[[Iterable[Prediction], TextIO, Kind], None]] = {"jsonl": write_jsonl, "csv": write_csv}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ from probescale.errors import ProofFailed, UserError
 from probescale.pipeline.validate import check
 from probescale.tasks.columns import Layout, find_layout, find_text_column
 from probescale.tasks.live import save_rows
-from probescale.tasks.readers import read_all_columns
+from probescale.tasks.readers import is_delimited, read_all_columns
 from probescale.utils.files import remove_folder
 from probescale.utils.ownership import read_manifest, write_manifest
 from probescale.utils.sources import DATA_SUFFIXES
 
 INPUTS = "inputs"  # kind of the folder with models and rows from Python
 NOTHING_GIVEN = "5x"  # the budget where neither a budget nor a share to keep is given
+MOST_DEV = 10_000  # examples for the final figures: they are certain to a point, and every model answers them
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Request:
     budget: str | Sequence[str] = NOTHING_GIVEN
     columns: Mapping[str, str | None] = field(default_factory=dict)  # text, pair, label, kind, where given
     settings: Mapping[str, Any] = field(default_factory=dict)  # more settings, by dotted key
+    header: bool = True  # the first line of CSV and TSV files has the names of the columns
 
     @property
     def name(self) -> str:
@@ -76,9 +78,9 @@ def build_config(request: Request, inputs: Path, assignments: Sequence[str] = ()
     `assignments`: changes such as "selection.k=4".
     """
     train = _as_source(request.train, inputs / "train.jsonl", "DATA")
-    layout = find_layout(train, **request.columns, field="DATA")
+    layout = find_layout(train, **request.columns, header=request.header, field="DATA")
     columns = {"source": train, **_columns(layout)}
-    task: dict[str, Any] = {"name": request.name, "kind": layout.kind, "train": columns}
+    task: dict[str, Any] = {"name": request.name, "kind": layout.kind, "train": columns, "max_dev": MOST_DEV}
     if request.dev is not None:
         dev = _as_source(request.dev, inputs / "dev.jsonl", "--dev")
         task["dev"] = {"source": dev, **_labelled_columns(dev, layout, "--dev")}
@@ -117,20 +119,23 @@ def _claim(inputs: Path) -> None:
 
 
 def _columns(layout: Layout) -> dict[str, Any]:
-    return {"text": layout.text, "label": layout.label, **({"pair": layout.pair} if layout.pair else {})}
+    pair = {"pair": layout.pair} if layout.pair else {}
+    return {"text": layout.text, "label": layout.label, **pair, **({} if layout.header else {"header": False})}
 
 
 def _labelled_columns(source: str, layout: Layout, field: str) -> dict[str, Any]:
     """The columns of train where the table has them; else those that are found in it."""
-    names = read_all_columns(source, None, field=field)
-    if all(str(column) in names for column in _columns(layout).values()):
-        return _columns(layout)
-    return _columns(find_layout(source, kind=layout.kind, field=field))
+    header = layout.header or not is_delimited(source)
+    names = read_all_columns(source, None, header=header, field=field)
+    if all(str(column) in names for column in (layout.text, layout.label, layout.pair) if column is not None):
+        return _columns(replace(layout, header=header))
+    return _columns(find_layout(source, kind=layout.kind, header=header, field=field))
 
 
 def _text_columns(source: str, layout: Layout, field: str) -> dict[str, Any]:
     text, pair = find_text_column(source, None, like=layout, field=field)
-    return {"text": text, **({"pair": pair} if pair else {})}
+    header = layout.header or not is_delimited(source)
+    return {"text": text, **({"pair": pair} if pair else {}), **({} if header else {"header": False})}
 
 
 def _model_source(model: str | tuple[Any, Any], folder: Path) -> str:

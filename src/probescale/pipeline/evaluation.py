@@ -26,6 +26,7 @@ from probescale.recovery.predictions import load_predictions, save_predictions
 from probescale.recovery.recipe import Choices, describe_recipe
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel
 from probescale.selection.result import Selection
+from probescale.tasks.balance import weigh_classes
 from probescale.tasks.metrics import interval
 from probescale.utils.files import AGAIN, read_json, remove_folder, write_json
 from probescale.utils.progress import spinner
@@ -88,7 +89,14 @@ class Evaluator:
 
     def evaluate_original(self) -> EvaluatedModel:
         """Fine-tune and evaluate the original; its answers are recorded where it teaches."""
-        return self.evaluate(ORIGINAL, tuple(self.parameters.all_layers), None)
+        keep = self.config.recovery.original.keep
+        evaluated = self.evaluate(ORIGINAL, tuple(self.parameters.all_layers), None, hold=lambda _: keep)
+        if keep and not (self.work / ORIGINAL).exists():
+            model = self.held[1] if self.held else self.training.reload_original()
+            self._write(model, evaluated.kept, {}, self.work / ORIGINAL)
+            self.held = None
+            remove_folder(self.training.checkpoints((), is_original=True))
+        return evaluated
 
     def evaluate(
         self,
@@ -184,6 +192,7 @@ class Evaluator:
                 self.loaded,
                 max_length=self.config.model.max_length,
                 seed=self.config.seed,
+                class_weights=weigh_classes(self.task.train, self.training.choices.class_weights),
             )
             write_json(path, [one.model_dump() for one in found])
         return tuple(Alternative(**one) for one in read_json(path, hint=AGAIN))
@@ -207,13 +216,18 @@ class Evaluator:
             model = self.training.train_original()[0]
         else:
             model = self.training.fine_tune("the result", kept)[0]
-        record = describe_cut(self.loaded, kept, model) | {"selection": selection.model_dump(mode="json")}
+        more: dict[str, Any] = {"selection": selection.model_dump(mode="json")}
+        if self.shrink:
+            more["shrink"] = self.shrink.model_dump(mode="json", exclude_none=True)
+        self._write(model, kept, more, folder)
+        remove_folder(self.training.checkpoints(kept, is_original=False))
+
+    def _write(self, model: LoadedModel, kept: Subset, more: dict[str, Any], folder: Path) -> None:
+        """Write a trained model with its record, proved."""
+        record = describe_cut(self.loaded, kept, model) | more
         record["params"] = count_parameters(model.model, model.family).total
         record["max_length"], record["kind"] = self.config.model.max_length, self.task.kind.name
-        if self.shrink:
-            record["shrink"] = self.shrink.model_dump(mode="json", exclude_none=True)
         save_model(model, record, folder)
-        remove_folder(self.training.checkpoints(kept, is_original=False))
 
     def _is_original(self, kept: Subset) -> bool:
         """Whether all layers stay and nothing is shrunk."""

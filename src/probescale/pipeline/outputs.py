@@ -62,9 +62,10 @@ def write_outputs(
 
 def settled_config(evaluator: Evaluator) -> RunConfig:
     """The configuration with everything that was chosen as plain settings: running it repeats the run."""
-    config = evaluator.config
+    config, task = evaluator.config, evaluator.task
     recovery = evaluator.training.choices.fill_in(config.recovery)
-    return config.model_copy(update={"recovery": recovery, "time": None})
+    settled = config.task.model_copy(update={"metric": task.metric, "positive": task.positive})
+    return config.model_copy(update={"task": settled, "recovery": recovery, "time": None})
 
 
 def _result(
@@ -87,6 +88,7 @@ def _result(
     return RunResult(
         task=task.name,
         metric=task.metric,
+        positive=task.positive,
         split=task.dev_split,
         examples=len(task.dev),
         recipe=evaluator.recipe,

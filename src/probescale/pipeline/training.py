@@ -86,9 +86,8 @@ class Training:
                 if error.field != "recovery.learning_rate" or given or nothing_left:
                     raise
                 continue  # this rate is too high; what was trained before is not lost
-            health = check_original(
-                logits_on(model, self.task.train, self.config.model.max_length), self.task.train, self.best_probe
-            )
+            logits = logits_on(model, self.task.train, self.config.model.max_length)
+            health = check_original(logits, self.task.train, self.best_probe, recipe.class_weights)
             if best is None or health.learned or health.loss_share < best[2].loss_share:
                 best = model, losses, health
             if health.learned or recipe.epochs == 0:
@@ -101,6 +100,14 @@ class Training:
         if self.config.recovery.distil:
             self._record_outputs(best[0])
         return best
+
+    def reload_original(self) -> LoadedModel:
+        """The fine-tuned original again, after a run was interrupted: as it was recorded, or trained once more."""
+        recorded = self.shared / INNER / TEACHER
+        recovery = self.config.recovery
+        if recovery.distil and recovery.start == "teacher" and recorded.exists():
+            return load_teacher(self.loaded, recorded)
+        return self.train_original()[0]
 
     def _record_outputs(self, original: LoadedModel) -> None:
         recovery, length, names = self.config.recovery, self.config.model.max_length, self.task.train.names

@@ -34,7 +34,9 @@ from probescale.selection.result import Selection
 from probescale.selection.select import largest_k, select, select_subset
 from probescale.selection.strategies import STRATEGIES, Strategy
 from probescale.selection.structure import Structure
+from probescale.tasks.balance import find_dominant
 from probescale.tasks.label_matching import match_labels
+from probescale.tasks.notes import describe_data
 from probescale.tasks.task import Task, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
 from probescale.utils.files import AGAIN, read_json, write_json
@@ -75,6 +77,7 @@ class Workbench:
             tokens=float(lengths.mean()),
             already_trained=self.loaded.head_is_trained,
             times_smaller=self.times_smaller,
+            rare_labels=self.task.metric in ("f1", "macro_f1") and find_dominant(self.task.train) is not None,
         )
 
     @property
@@ -174,6 +177,8 @@ class Workbench:
 def prepare(config: RunConfig) -> Workbench:
     """Load task and model; everything that can be refused is refused now: bad data, an impossible budget."""
     task = load_task(config.task, config.seed)
+    for note in describe_data(task):
+        console.print(f"note: {note}", soft_wrap=True)
     check_probes(task, config)
     check_budget(config, len(task.train.names))
     if config.recovery.distil and config.recovery.teacher:

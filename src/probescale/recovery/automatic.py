@@ -43,6 +43,7 @@ class Situation:
     tokens: float  # per text, on average
     already_trained: bool = False  # the model was fine-tuned for these labels
     times_smaller: float = 5.0  # the budget: how many times fewer parameters a subnetwork has
+    rare_labels: bool = False  # nearly all rows have one label, and the metric is about the others
 
 
 def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float = 1.0) -> Choices:
@@ -70,6 +71,8 @@ def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float 
         batch_size=batch,
         dropout=_dropout(settings, 0.0 if distil else None),
         augment=copies,
+        # Between the two extremes, of which each is bad for the F1 of some tasks (docs/guides/training.md).
+        class_weights=_value(settings.class_weights, "square_root" if situation.rare_labels else "none"),
         **_of_original(settings, situation, effort),
     )
 

@@ -8,11 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from probescale.config import ClassWeights
 from probescale.models.loading import LoadedModel
 from probescale.recovery.label_scale import LabelScale
 from probescale.recovery.objective import Objective
 from probescale.recovery.predict import compute_logits
 from probescale.recovery.training_set import TrainingSet
+from probescale.tasks.balance import weigh_classes
 from probescale.tasks.data import Data
 from probescale.tasks.kinds import find_kind
 from probescale.utils.distributed import run_on_all
@@ -54,17 +56,20 @@ class Health:
         return ", ".join(parts)
 
 
-def check_original(logits: np.ndarray, train: Data, best_probe: float | None) -> Health:
-    """The health of a fine-tuned original by its logits on the rows of train."""
+def check_original(
+    logits: np.ndarray, train: Data, best_probe: float | None, class_weights: ClassWeights = "none"
+) -> Health:
+    """The health of a fine-tuned original by its logits on the rows of train, which count as they did in training."""
     labels = torch.from_numpy(train.row_labels.astype(np.float32))
     answered = torch.from_numpy(logits[: len(labels)])
     known = ~labels.isnan() & ~answered[:, 0].isnan()
     labels, answered = labels[known], answered[known]
-    criterion = find_kind(train.kind).loss
-    constant = criterion.logits(criterion.wanted(labels, answered.shape[1]).mean(0)).expand_as(answered)
-    losses = [criterion.of_labels(each, labels).mean().item() for each in (answered, constant)]
-    share = losses[0] / max(losses[1], 1e-9)
-    return Health(criterion.score(answered, labels), criterion.score(constant, labels), share, best_probe)
+    weights = weigh_classes(train, class_weights)
+    objective = Objective(
+        labels, find_kind(train.kind).loss, None if weights is None else torch.from_numpy(weights.astype(np.float32))
+    )
+    best_probe = best_probe if weights is None else None  # probes know no weights
+    return replace(_check_answers(objective, answered, torch.arange(len(labels)), labels), best_probe=best_probe)
 
 
 def check_subnetwork(loaded: LoadedModel, learned: TrainingSet, seed: int, scale: LabelScale | None = None) -> Health:
@@ -83,7 +88,7 @@ def check_subnetwork(loaded: LoadedModel, learned: TrainingSet, seed: int, scale
     by_labels = replace(objective, teacher_logits=None)
     if teacher is None:
         return _check_answers(by_labels, logits, rows, objective.labels[rows])
-    by_teacher = replace(objective, labels=torch.full_like(objective.labels, torch.nan))
+    by_teacher = replace(objective, labels=torch.full_like(objective.labels, torch.nan), class_weights=None)
     answers = torch.where(teacher[rows].isnan().any(-1), torch.nan, objective.criterion.answers(teacher[rows]))
     taught = _check_answers(by_teacher, logits, rows, answers, **HALFWAY)
     if taught.learned or objective.labels[rows].isnan().all():
@@ -98,8 +103,14 @@ def _check_answers(objective: Objective, logits: Tensor, rows: Tensor, wanted: T
     logits, rows, wanted = logits[known], rows[known], wanted[known]
     constant = objective.constant_logits(logits, rows)
     share = objective.loss(logits, rows).item() / max(objective.loss(constant, rows).item(), 1e-9)
-    score = objective.criterion.score
-    return Health(score(logits, wanted), score(constant, wanted), share, **limits)
+    return Health(_score(objective, logits, wanted), _score(objective, constant, wanted), share, **limits)
+
+
+def _score(objective: Objective, logits: Tensor, wanted: Tensor) -> float:
+    if objective.class_weights is None:
+        return objective.criterion.score(logits, wanted)
+    weights, right = objective.weigh(wanted), objective.criterion.answers(logits) == wanted
+    return ((weights * right).sum() / weights.sum()).item()
 
 
 def _held_out_logits(loaded: LoadedModel, data: TrainingSet) -> tuple[Tensor, Tensor]:

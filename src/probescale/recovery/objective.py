@@ -16,6 +16,7 @@ class Objective:
 
     labels: Tensor  # (rows,) or (rows, columns); NaN: no label
     criterion: Loss = field(default_factory=CrossEntropy)  # of the kind of task
+    class_weights: Tensor | None = None  # (classes,) of the loss on labels; None: all 1
     teacher_logits: Tensor | None = None  # (rows, classes); NaN: the teacher did not see the row
     teacher_share: float = 1.0  # of the teacher's part in the loss of a row that has a label, too
     temperature: float = 1.0
@@ -27,7 +28,7 @@ class Objective:
         """The mean loss on labels and teacher's logits, over the rows that have either."""
         rows = rows.cpu()
         labels = self.labels[rows].to(logits.device)
-        labelled, hard = has_label(labels), self.criterion.of_labels(logits, labels)
+        labelled, hard = has_label(labels), self.weigh(labels) * self.criterion.of_labels(logits, labels)
         weights, losses = labelled.float(), hard
         if self.teacher_logits is not None:
             targets = self.teacher_logits[rows].to(logits.device)
@@ -40,10 +41,20 @@ class Objective:
 
     def constant_logits(self, logits: Tensor, rows: Tensor) -> Tensor:
         """Logits of the best constant predictor for these rows, in the shape of `logits`."""
-        targets = self.criterion.wanted(self.labels[rows.cpu()], logits.shape[1])
+        labels = self.labels[rows.cpu()]
+        targets = self.criterion.wanted(labels, logits.shape[1])
         if self.teacher_logits is not None:
             targets = torch.where(targets.isnan(), self.criterion.mean(self.teacher_logits[rows.cpu()]), targets)
-        return self.criterion.logits(targets.nanmean(0)).expand_as(logits).to(logits)
+        weights = torch.where(targets.isnan(), torch.nan, self.weigh(labels)[:, None])
+        mean = (weights * targets).nansum(0) / weights.nansum(0).clamp(min=1e-9)
+        return self.criterion.logits(mean).expand_as(logits).to(logits)
+
+    def weigh(self, labels: Tensor) -> Tensor:
+        """(rows,) how much each row's label counts; 1 for rows without a label."""
+        if self.class_weights is None:
+            return labels.new_ones(len(labels))
+        weights = self.class_weights.to(labels.device)[labels.nan_to_num().long()]
+        return torch.where(labels.isnan(), 1.0, weights)
 
     def count_learnable(self, rows: Tensor) -> int:
         """How many of these rows have a label or the teacher's logits. Entries of -1 are not rows."""

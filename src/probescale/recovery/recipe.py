@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from probescale.config import RecoveryConfig
+from probescale.config import ClassWeights, RecoveryConfig
 from probescale.utils.files import Record
 
 
@@ -24,6 +24,7 @@ class Recipe:
     validation: float = 0.0
     patience: int = 2
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    class_weights: ClassWeights = "none"
     soft: float = 0.5
     temperature: float = 2.0
     states: float = 0.0
@@ -48,6 +49,7 @@ class Choices(Record):
     original_learning_rate: float
     original_batch_size: int
     original_dropout: float | None
+    class_weights: ClassWeights = "none"
 
     def for_subnetworks(self, settings: RecoveryConfig) -> Recipe:
         """The recipe of every subnetwork."""
@@ -57,6 +59,7 @@ class Choices(Record):
             texts=self.texts,
             batch_size=self.batch_size,
             dropout=self.dropout,
+            class_weights=self.class_weights,
             **_given(settings),
         )
 
@@ -67,6 +70,7 @@ class Choices(Record):
             learning_rate=self.original_learning_rate,
             batch_size=self.original_batch_size,
             dropout=self.original_dropout,
+            class_weights=self.class_weights,
             **_given(settings),
         )
 
@@ -83,6 +87,7 @@ class Choices(Record):
             "texts": "auto" if self.texts is None else self.texts,
             "batch_size": self.batch_size,
             "augment": self.augment,
+            "class_weights": self.class_weights,
             "original": settings.original.model_copy(update=original),
         }
         return settings.model_copy(update=values)
@@ -107,6 +112,7 @@ def describe_recipe(chosen: Choices, settings: RecoveryConfig, labelled: int, un
         *([] if recipe.dropout is None else [f"dropout {recipe.dropout:g}"]),
         *([] if recipe.layer_decay == 1 else [f"layer-wise decay {recipe.layer_decay:g}"]),
         *([f"best epoch on {recipe.validation:.0%} of them"] if recipe.validation else []),
+        *([f"{recipe.class_weights.replace('_', ' ')} class weights"] if recipe.class_weights != "none" else []),
         *(_distillation(recipe, settings, unlabelled) if settings.distil else []),
         f"seed {seed}",
     ]

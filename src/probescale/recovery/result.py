@@ -53,6 +53,7 @@ class RunResult(Record):
 
     task: str
     metric: str
+    positive: str | None = None  # the label that the metric is about, where it is about one
     split: str
     examples: int  # in the dev set
     recipe: str

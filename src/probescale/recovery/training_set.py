@@ -17,6 +17,7 @@ from probescale.recovery.objective import Objective
 from probescale.recovery.predict import compute_logits
 from probescale.recovery.recipe import Recipe
 from probescale.recovery.teacher import TeacherOutputs
+from probescale.tasks.balance import weigh_classes
 from probescale.tasks.data import Data
 from probescale.tasks.kinds import find_kind
 from probescale.tasks.sampling import split_rows
@@ -71,9 +72,11 @@ def build_training_set(
     labels = np.full((inputs.rows, *known.shape[1:]), np.nan, np.float32)  # unlabelled inputs come last
     labels[: len(known)] = scale.standardise(known)
     states = teacher.states_for(kept) if teacher and kept and (recipe.states or recipe.healing) else None
+    weights = weigh_classes(train, recipe.class_weights)
     objective = Objective(
         labels=torch.from_numpy(labels),
         criterion=kind.loss,
+        class_weights=None if weights is None else torch.from_numpy(weights.astype(np.float32)),
         teacher_logits=torch.from_numpy(scale.standardise(teacher.logits)) if teacher else None,
         teacher_share=recipe.soft,
         temperature=recipe.temperature,

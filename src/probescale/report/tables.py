@@ -50,7 +50,8 @@ def comparison_table(result: RunResult) -> Table:
     rows = [_model_row(ORIGINAL, result.original), _model_row("ProbeScale", result.subnetwork)]
     rows += [_model_row(name, model) for name, model in result.compared.items()]
     rows += [_alternative_row(other, result.original.params) for other in result.alternatives]
-    title = f"{result.task}: {metric} on {result.split}, {result.examples:,} examples; ProbeScale: {result.strategy}"
+    about = f'{metric} of "{result.positive}"' if result.positive else metric
+    title = f"{result.task}: {about} on {result.split}, {result.examples:,} examples; ProbeScale: {result.strategy}"
     table = Table(title, header, tuple(rows), frozenset({1}), words=2, optional=("of layers", "of total"))
     return table if has_retention(result) else table.without("retention")
 

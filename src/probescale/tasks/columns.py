@@ -14,6 +14,7 @@ from probescale.tasks.column_roles.table import ColumnName, Table, read_table
 from probescale.tasks.column_roles.tags import find_tags, find_words, is_tagged
 from probescale.tasks.column_roles.texts import choose_kind, find_label, find_texts
 from probescale.tasks.kinds import find_kind
+from probescale.tasks.readers import is_delimited
 from probescale.utils.sources import local_path
 
 
@@ -26,6 +27,7 @@ class Layout:
     pair: str | None
     label: ColumnName
     labels: str = field(default="", compare=False)  # what the label column holds, for people: "5 classes"
+    header: bool = True  # the first line has the names of the columns
 
     def describe(self) -> str:
         """The layout in one line.
@@ -50,15 +52,19 @@ def find_layout(
     text: ColumnName | None = None,
     pair: str | None = None,
     label: ColumnName | None = None,
+    header: bool = True,
     field: str = "DATA",
 ) -> Layout:
     """The layout of labelled data. What is given is taken as it is, and the rest is found.
 
-    A text that is given without a pair is the only text.
+    Columns are given by name, or by number from 1. A text that is given without a pair is the only text. `header`:
+    whether the first line of a CSV or TSV file has the names of the columns.
     """
     if kind is not None:
         find_kind(kind, field="--kind")
-    table = read_table(source, split, field=field)
+    table = read_table(source, split, header=header, field=field)
+    text, label = (None if column is None else table.name(column) for column in (text, label))
+    pair = None if pair is None else str(table.name(pair))
     given = {"text": text, "pair": pair, "label": label}
     table.check_given({role: str(column) for role, column in given.items() if column is not None})
     if text is None or label is None:
@@ -66,13 +72,13 @@ def find_layout(
     table.refuse_single_column()
     if is_tagged(table, kind, text, label):
         words, tags = find_tags(table, text, label)
-        return Layout(kind or "tags", words, pair, tags, _summarise(table, kind or "tags", tags))
+        return Layout(kind or "tags", words, pair, tags, _summarise(table, kind or "tags", tags), header)
     if text is None:
         text, pair = find_texts(table, [label], pair)
     if label is None:
         label = find_label(table, [text, pair], kind)
     kind = kind or choose_kind(table, table[text], table[label])
-    return Layout(kind, text, pair, label, _summarise(table, kind, label))
+    return Layout(kind, text, pair, label, _summarise(table, kind, label), header)
 
 
 def find_text_column(source: str, split: str | None, *, like: Layout, field: str) -> tuple[ColumnName, str | None]:
@@ -83,7 +89,7 @@ def find_text_column(source: str, split: str | None, *, like: Layout, field: str
     path = local_path(source, field=field)
     if path is not None and Path(path.name.removesuffix(".gz")).suffix.lower() == ".txt":
         return like.text, None
-    table = read_table(source, split, field=field)
+    table = read_table(source, split, header=like.header or not is_delimited(source), field=field)
     if all(str(column) in table.columns for column in (like.text, like.pair) if column is not None):
         return like.text, like.pair
     table.refuse_missing_header()

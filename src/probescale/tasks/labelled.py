@@ -43,7 +43,7 @@ def read_labelled(
     wanted: dict[str, str | int] = {"text": data.text, "label": data.label}
     if data.pair is not None:
         wanted["pair"] = data.pair
-    columns = read_columns(data.source, data.split, wanted, field=field)
+    columns = read_columns(data.source, data.split, wanted, header=data.header, field=field)
     texts = _texts(columns["text"], field=f"{field}.text", column=data.text)
     pairs = _texts(columns["pair"], field=f"{field}.pair", column=data.pair) if data.pair is not None else None
     read = {"class": _label_texts, "multi": _label_lists, "number": _quantities}[target]
@@ -73,7 +73,8 @@ def load_tagged(
 
 def read_tagged(data: DataConfig, *, field: str) -> list[tuple[tuple[str, ...], tuple[str | None, ...]]]:
     """Words and tags of every sentence, all checked; sentences without a tagged word are left out."""
-    columns = read_columns(data.source, data.split, {"text": data.text, "label": data.label}, field=field)
+    wanted: dict[str, str | int] = {"text": data.text, "label": data.label}
+    columns = read_columns(data.source, data.split, wanted, header=data.header, field=field)
     for role in ("text", "label"):
         if not all(isinstance(cell, (list, tuple)) for cell in columns[role]):
             raise UserError(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -43,32 +44,59 @@ def reads(*suffixes: str) -> Callable[[Reader], Reader]:
     return register
 
 
-def read_columns(source: str, split: str | None, wanted: dict[str, str | int], *, field: str) -> Columns:
-    """The wanted columns ({role: column}) of a source, under their roles."""
-    columns = read_all_columns(source, split, field=field)
+def read_columns(
+    source: str, split: str | None, wanted: dict[str, str | int], *, header: bool = True, field: str
+) -> Columns:
+    """The wanted columns ({role: column}) of a source, under their roles. Columns are given by name or number."""
+    columns = read_all_columns(source, split, header=header, field=field)
+    names = {role: find_column(list(columns), column) for role, column in wanted.items()}
+    tip = "; if its first line is a row, set header: false" if header and is_delimited(source) else ""
     missing = [
         UserError(
             f'column "{column}" is not in {source}.{did_you_mean(str(column), columns)}',
             field=f"{field}.{role}",
-            hint=f"use one of: {', '.join(columns)}",
+            hint=f"use one of: {', '.join(columns)}{tip}",
         )
         for role, column in wanted.items()
-        if str(column) not in columns
+        if names[role] is None
     ]
     if missing:
         raise Problems(missing)
-    return {role: columns[str(column)] for role, column in wanted.items()}
+    return {role: columns[name] for role, name in names.items() if name is not None}
 
 
-def read_all_columns(source: str, split: str | None, *, field: str) -> Columns:
-    """Every column of a source, under its own name."""
+def find_column(names: Sequence[str], column: str | int) -> str | None:
+    """The name of a column that is given by its name, or by its number from 1; None where there is no such column.
+
+    >>> find_column(["text", "label"], 2), find_column(["0", "1"], "1"), find_column(["text"], "2")
+    ('label', '1', None)
+    """
+    if str(column) in names:
+        return str(column)
+    number = int(column) if str(column).isdecimal() and len(str(column)) < 10 else 0
+    return names[number - 1] if 0 < number <= len(names) else None
+
+
+def is_delimited(source: str) -> bool:
+    """Whether a source is a CSV or TSV file, whose first line has names or is a row."""
+    return re.search(r"\.[ct]sv(\.gz)?(#|$)", source.lower()) is not None
+
+
+def read_all_columns(source: str, split: str | None, *, header: bool = True, field: str) -> Columns:
+    """Every column of a source, under its own name; without a `header`, under its number from 1."""
     path = local_path(source, field=f"{field}.source")
     if path is not None and split is not None:
         raise UserError(f'"{split}" is the split of a hub data set, but {source} is a file', field=f"{field}.split")
-    return _read_hub(source, split, field=field) if path is None else _read_file(path, field=field)
+    if not header and not is_delimited(source):
+        raise UserError(
+            f"{source} is no CSV or TSV file: it has no header that could be missing",
+            field=f"{field}.header",
+            hint="leave it out",
+        )
+    return _read_hub(source, split, field=field) if path is None else _read_file(path, header=header, field=field)
 
 
-def _read_file(path: Path, *, field: str) -> Columns:
+def _read_file(path: Path, *, header: bool, field: str) -> Columns:
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if suffix not in READERS:
         raise UserError(
@@ -82,7 +110,7 @@ def _read_file(path: Path, *, field: str) -> Columns:
         raise UserError(f"{path} is empty", field=f"{field}.source", hint="give a file with a header and rows")
     try:
         _refuse_utf16(path)
-        columns = READERS[suffix](path)
+        columns = READERS[suffix](path) if header else _read_delimited(path, _PARSING[suffix], header=False)
     except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error, RecursionError, ParseException) as error:
         hint = "save it as UTF-8" if isinstance(error, UnicodeError) or "UTF8" in str(error) else ""
         raise UserError(f"{path} cannot be read: {first_line(error)}", field=f"{field}.source", hint=hint) from error
@@ -101,34 +129,43 @@ def _refuse_utf16(path: Path) -> None:
 @reads(".csv")
 def read_csv(path: Path) -> Columns:
     """Comma-separated with a header; values are taken as written."""
-    return _read_delimited(path, csv.ParseOptions(newlines_in_values=True))
+    return _read_delimited(path, _PARSING[".csv"])
 
 
 @reads(".tsv")
 def read_tsv(path: Path) -> Columns:
     """Tab-separated as GLUE writes it: quotes are ordinary characters."""
-    return _read_delimited(path, csv.ParseOptions(delimiter="\t", quote_char=False))
+    return _read_delimited(path, _PARSING[".tsv"])
 
 
-def _read_delimited(path: Path, parsing: csv.ParseOptions) -> Columns:
+_PARSING = {
+    ".csv": csv.ParseOptions(newlines_in_values=True),
+    ".tsv": csv.ParseOptions(delimiter="\t", quote_char=False),
+}
+
+
+def _read_delimited(path: Path, parsing: csv.ParseOptions, *, header: bool = True) -> Columns:
     # Not from the file itself: asking Arrow for the names leaves a thread behind that keeps reading. It would take
     # bytes from the next file that gets the same descriptor.
     content = pa.py_buffer(read_gzip(path) if path.suffix == ".gz" else path.read_bytes())
     try:
-        return _parse_delimited(content, parsing, BLOCK)
+        return _parse_delimited(content, parsing, BLOCK, header=header)
     except pa.ArrowInvalid as error:
         if "straddling object" not in str(error):
             raise
-        return _parse_delimited(content, parsing, min(len(content), MAX_BLOCK))  # a cell is longer than a block
+        # A cell is longer than a block.
+        return _parse_delimited(content, parsing, min(len(content), MAX_BLOCK), header=header)
 
 
-def _parse_delimited(content: pa.Buffer, parsing: csv.ParseOptions, block: int) -> Columns:
-    options = {"read_options": csv.ReadOptions(block_size=block), "parse_options": parsing}
+def _parse_delimited(content: pa.Buffer, parsing: csv.ParseOptions, block: int, *, header: bool) -> Columns:
+    reading = csv.ReadOptions(block_size=block, autogenerate_column_names=not header)
+    options = {"read_options": reading, "parse_options": parsing}
     names = csv.open_csv(pa.BufferReader(content), **options).schema.names
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f'two columns are called "{twice[0]}"')
     as_written = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()), strings_can_be_null=False)
-    return csv.read_csv(pa.BufferReader(content), convert_options=as_written, **options).to_pydict()
+    table = csv.read_csv(pa.BufferReader(content), convert_options=as_written, **options)
+    return (table if header else table.rename_columns([str(n + 1) for n in range(len(names))])).to_pydict()
 
 
 @reads(".jsonl")

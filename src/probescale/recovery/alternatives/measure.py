@@ -29,17 +29,19 @@ def measure_alternatives(
     *,
     max_length: int,
     seed: int,
+    class_weights: np.ndarray | None = None,
 ) -> tuple[Alternative, ...]:
     """What simpler models reach on dev: a bag of words, the frozen encoder, and static embeddings where installed.
 
     They learn the gold labels of train and the teacher's answers to the unlabelled texts. `teacher_logits`: (rows,
     classes) on the rows of train, followed by those of `unlabelled`; without them only the labels are learned.
-    `loaded` is the pre-trained model. Static embeddings take minutes and are measured only where the extra `static`
-    is installed. Values are the same for the same seed; times are not.
+    `loaded` is the pre-trained model. `class_weights`: of the other models' loss. Static embeddings take minutes and
+    are measured only where the extra `static` is installed. Values are the same for the same seed; times are not.
     """
     source = LessonSource(task.train, unlabelled, teacher_logits, seed)
     return tuple(
-        _evaluate(model, task, original, loaded, max_length, seed) for model in _fit_all(source, loaded, max_length)
+        _evaluate(model, task, original, loaded, max_length, seed, class_weights)
+        for model in _fit_all(source, loaded, max_length)
     )
 
 
@@ -54,9 +56,15 @@ def _fit_all(source: LessonSource, loaded: LoadedModel, max_length: int) -> Iter
 
 
 def _evaluate(
-    model: SimpleModel, task: Task, original: EvaluatedModel, loaded: LoadedModel, max_length: int, seed: int
+    model: SimpleModel,
+    task: Task,
+    original: EvaluatedModel,
+    loaded: LoadedModel,
+    max_length: int,
+    seed: int,
+    class_weights: np.ndarray | None,
 ) -> Alternative:
-    predicted = model.predict(task.dev)
+    predicted = model.predict(task.dev, class_weights)
     value = task.measure(task.gold, predicted)
     speed = compare_times(model, loaded, task.dev, max_length, seed)
     return Alternative(

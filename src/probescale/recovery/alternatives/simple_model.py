@@ -25,10 +25,15 @@ class SimpleModel:
     params: int  # numbers that have to be stored
     encode_one: Encode | None = None  # for a single input, where that takes less time
 
-    def predict(self, data: Data) -> np.ndarray:
-        """(inputs,) the prediction for every input, decoded by the kind of task."""
-        starts = np.concatenate([[0], np.cumsum(data.rows_per_input)])
-        return find_kind(data.kind).decode(self._logits(data), starts)
+    def predict(self, data: Data, class_weights: np.ndarray | None = None) -> np.ndarray:
+        """(inputs,) the prediction for every input, decoded by the kind of task.
+
+        `class_weights`: of the other models' loss. Here the labels are weighed when they are predicted.
+        """
+        starts, logits = np.concatenate([[0], np.cumsum(data.rows_per_input)]), self._logits(data)
+        if class_weights is not None:
+            logits = logits + np.log(class_weights)
+        return find_kind(data.kind).decode(logits, starts)
 
     def answer(self, one: Data) -> np.ndarray:
         """The probe's output for a single input, by the shortest way: what is timed."""
@@ -38,5 +43,5 @@ class SimpleModel:
         """(rows, classes) logits; probes for two classes have only one column."""
         logits = self.probe(self.encode(data))
         if data.target == "class" and logits.shape[1] < len(data.names):
-            return np.concatenate([-logits, logits], 1)
+            return np.concatenate([-logits, logits], 1) / 2
         return logits

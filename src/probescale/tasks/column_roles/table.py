@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from probescale.errors import Problems, UserError, did_you_mean
 from probescale.tasks.column_roles.content import Column, label_text
 from probescale.tasks.column_roles.names import is_ignored_name, is_known_name, is_label_name
-from probescale.tasks.readers import read_all_columns
+from probescale.tasks.readers import find_column, is_delimited, read_all_columns
 
 ColumnName = str | int  # CoNLL columns are numbers
 SHOWN = 8  # columns that a message names
@@ -26,6 +25,10 @@ class Table:
 
     def __getitem__(self, column: ColumnName) -> Column:
         return self.columns[str(column)]
+
+    def name(self, column: ColumnName) -> ColumnName:
+        """The name of a column that is given by its name or its number; an unknown one as it is."""
+        return column if str(column) in self.columns else find_column(self.names, column) or column
 
     @property
     def names(self) -> list[str]:
@@ -69,11 +72,10 @@ class Table:
 
     def refuse_missing_header(self) -> None:
         """Refuse a delimited file whose first line is a row of data."""
-        if re.search(r"\.[ct]sv(\.gz)?(#|$)", self.source.lower()) and _looks_like_row(self.columns):
+        if is_delimited(self.source) and _looks_like_row(self.columns):
             raise self.error(
-                f"{self.source} has no header: its first line is {quote_names(self.names)}",
-                "add a first line with the names of the columns, such as text and label; if these are the names, give "
-                "--text NAME and --label NAME",
+                f"{self.source} looks as if it had no header: its first line is {quote_names(self.names)}",
+                "give --no-header: the columns are then 1, 2, ...; if these are names, give --text NAME --label NAME",
             )
 
     def refuse_single_column(self) -> None:
@@ -87,12 +89,13 @@ class Table:
         raise self.error(f"{self.source} has one column only: {quote_names(self.names)}", hint)
 
 
-def read_table(source: str, split: str | None, *, field: str) -> Table:
+def read_table(source: str, split: str | None, *, header: bool = True, field: str) -> Table:
     """All columns of a file or hub data set."""
     try:
-        columns = read_all_columns(source, split, field=field)
+        columns = read_all_columns(source, split, header=header, field=field)
     except UserError as error:  # the source is the argument itself here, not a setting of a section
-        raise UserError(error.message, field=error.field.removesuffix(".source"), hint=error.hint) from error
+        field = "--no-header" if error.field == f"{field}.header" else error.field.removesuffix(".source")
+        raise UserError(error.message, field=field, hint=error.hint) from error
     return Table(source, field, {name: Column(name, values) for name, values in columns.items()})
 
 

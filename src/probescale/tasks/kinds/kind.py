@@ -22,8 +22,8 @@ FEWEST = 10  # training rows
 class Rendered:
     """A prediction for one text, in the forms in which it is written."""
 
-    fields: dict[str, Any]  # of a line of JSON
-    cell: str | float  # of a CSV file
+    fields: dict[str, Any]  # of a line of JSON, named as the kind's `answers`
+    cell: str | float  # of a CSV file, in the column of the first of `answers`
     shown: str  # in a table for reading
     probability: float | None = None
 
@@ -52,6 +52,7 @@ class Kind(ABC):
     named: ClassVar[bool] = True  # answers have names: labels or tags
     rows_called: ClassVar[str] = "rows"
     values_called: ClassVar[str] = "classes"
+    answers: ClassVar[tuple[str, ...]] = ("label", "probability", "probabilities")  # fields of a prediction
 
     # Reading
 

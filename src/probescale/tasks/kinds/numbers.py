@@ -26,6 +26,7 @@ class Numbers(Kind):
     pipeline_tag = "text-classification"
     named = False
     values_called = "different numbers"
+    answers = ("value",)
 
     def load(
         self,

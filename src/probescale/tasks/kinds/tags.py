@@ -29,6 +29,7 @@ class Tags(Kind):
     pipeline_tag = "token-classification"
     rows_called = "sentences"
     values_called = "tags"
+    answers = ("tags",)
 
     def load(
         self,
