@@ -281,3 +281,8 @@ def test_rows_of_many_labels_are_read_in_linear_time(tmp_path):
     read = load_examples(DataConfig(source=str(tmp_path / "a.jsonl")), field="task.train", target="multi")
     assert len(read.names) == 10_000
     assert [read.names[number] for number in read.labels[7]] == ["l7", "l8"]
+
+
+def test_a_label_cannot_be_renamed_to_nothing(tmp_path):
+    with pytest.raises(UserError, match="a label has an empty name"):
+        load(tmp_path, [("a b", "x"), ("c d", "y"), ("e f", "y"), ("g h", "x")], rename={"x": " "})
