@@ -163,6 +163,7 @@ def test_a_class_name_that_is_not_a_model(folder, named):
     ("values", "says"),
     [
         ({"num_hidden_layers": 10**7}, "num_hidden_layers of the model's config is 10,000,000"),
+        ({"hidden_size": 10**9}, "its config describes .* parameters"),
         ({"hidden_size": 4 * 10**12}, "no model can be built from its config"),
         ({"vocab_size": 10**18}, "no model can be built from its config"),
         ({"num_attention_heads": 0}, "no model can be built from its config"),

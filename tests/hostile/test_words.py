@@ -11,6 +11,7 @@ import pytest
 
 import probescale
 from helpers.hostile import ESCAPES, MARKUP, SCRIPT, TOKEN, elements, markup
+from probescale.cli.options import show_json
 from probescale.errors import UserError
 from probescale.pipeline.provenance import command
 from probescale.recovery.regressions import Example, Regressions, Slice
@@ -23,6 +24,7 @@ from probescale.study.cells import _model_names, build_study
 from probescale.study.folder import StudyFolder
 from probescale.study.report import write_study_report
 from probescale.study.results import read_results
+from probescale.utils.files import Record
 from probescale.utils.sources import fetch_model_folder
 from probescale.utils.yaml_files import read_yaml, set_value
 
@@ -203,3 +205,16 @@ def test_nothing_is_unpickled_or_executed():
 def test_the_page_inserts_only_text():
     script = (Path(probescale.__file__).parent / "report" / "page" / "page.js").read_text()
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", script)
+
+
+class Named(Record):
+    """A result that quotes a name."""
+
+    name: str
+
+
+def test_json_has_no_control_characters_and_says_the_same(capsys):
+    show_json(Named(name=ESCAPES))
+    printed = capsys.readouterr().out
+    assert not set(printed) & CONTROLS
+    assert json.loads(printed) == {"name": ESCAPES}

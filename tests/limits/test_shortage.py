@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import resource
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ from tokenizers import Tokenizer, models
 
 from helpers.limits import limited
 from probescale.errors import MachineError, Problems, UserError
+from probescale.models.proof import comparison
 from probescale.utils.files import write_text
 from probescale.utils.resources import find_shortage, report_shortage
 
@@ -88,3 +91,17 @@ def test_a_failed_write_names_the_file(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"scores\.json"):
         write_text(tmp_path / "scores.json", "{}")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_folder_for_temporary_files_is_named(monkeypatch, tmp_path):
+    """Files of a proof are written there; the output folder was blamed."""
+
+    def full(*_: object) -> None:
+        raise OSError("I/O error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(comparison, "save_file", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    job = SimpleNamespace(reference=SimpleNamespace(inputs={}))
+    with pytest.raises(MachineError, match=r"temporary/.*: the disk is full"), report_shortage(tmp_path / "out"):
+        comparison.prove_folders([job])  # type: ignore[list-item]

@@ -299,3 +299,8 @@ def test_a_cap_for_dev_leaves_more_rows_to_train(tmp_path):
     source = str(write_csv(tmp_path / "a.csv", labelled_rows(200)))
     task = load_task(TaskConfig(train=source, max_dev=10), 0)  # type: ignore[arg-type]
     assert (len(task.train), len(task.dev), task.dev_split) == (190, 10, "held out (5% of train)")
+
+
+def test_a_label_cannot_be_renamed_to_nothing(tmp_path):
+    with pytest.raises(UserError, match="a label has an empty name"):
+        load(tmp_path, [("a b", "x"), ("c d", "y"), ("e f", "y"), ("g h", "x")], rename={"x": " "})

@@ -17,6 +17,7 @@ HEADS: dict[Head, str] = {
     "regression": "one number per text",
     "lm": "the next (or a hidden) token",
 }
+MOST_PARAMETERS = 10**15  # of a model; more is a mistake in its config
 PROBLEM_TYPES = {"sentence": "single_label_classification", "regression": "regression"}  # as stock configs name them
 
 
@@ -72,6 +73,9 @@ def build_on_meta(
     config._attn_implementation = "eager"  # so that every matrix product is counted
     try:
         with torch.device("meta"):
-            return stock(config).eval()
+            model = stock(config).eval()
     except Exception as error:  # whatever the model class raises for sizes that do not fit together
         raise UserError(f"no model can be built from its config: {first_line(error)}", field=field) from error
+    if (count := sum(parameter.numel() for parameter in model.parameters())) > MOST_PARAMETERS:
+        raise UserError(f"its config describes {count:.1e} parameters", field=field, hint="correct the sizes in it")
+    return model
