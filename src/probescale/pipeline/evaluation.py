@@ -27,7 +27,7 @@ from probescale.recovery.predictions import load_predictions, save_predictions
 from probescale.recovery.recipe import Choices, describe_recipe
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel
 from probescale.selection.result import Selection
-from probescale.tasks.metrics import interval
+from probescale.tasks.intervals import interval
 from probescale.utils.files import remove_folder, write_json
 from probescale.utils.progress import spinner
 

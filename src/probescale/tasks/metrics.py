@@ -1,8 +1,8 @@
 """Metrics by name, each for one kind of task.
 
 A metric turns every prediction into a few numbers once, and computes its value from them: resampling repeats only the
-second step. A metric is added by one function with the decorator `metric`. scikit-learn is imported when a metric is
-computed, not when its name is looked up.
+second step. A metric is added by one function with the decorator `metric`. F1 and Matthews correlation are those of
+scikit-learn (a test compares them), counted here because they are computed thousands of times for an interval.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from probescale.utils.registry import first_doc_line
 
 Value = Callable[[np.ndarray], float]  # (answers, numbers) -> the metric
 Read = Callable[[np.ndarray, np.ndarray, tuple[str, ...]], np.ndarray]  # gold, predicted, names -> (answers, numbers)
+Share = Callable[[np.ndarray], np.ndarray]  # (answers, numbers) -> (answers, 2), what is right and of how much
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Metric:
     read: Read
     value: Value
     lower_is_better: bool = False
+    share: Share | None = None  # for metrics that are shares, which have exact intervals
     names: tuple[str, ...] = ()  # of labels or tags
 
     @property
@@ -60,36 +62,50 @@ def _both(gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> n
     return np.stack([gold, predicted], 1)
 
 
-def metric(kind: str, read: Read = _both, *, lower_is_better: bool = False) -> Callable[[Value], Value]:
+def metric(
+    kind: str, read: Read = _both, *, lower_is_better: bool = False, share: Share | None = None
+) -> Callable[[Value], Value]:
     """Register a metric for a kind of task, under the function's name; its docstring is the help."""
 
     def register(value: Value) -> Value:
-        METRICS[value.__name__] = Metric(kind, read, value, lower_is_better)
+        METRICS[value.__name__] = Metric(kind, read, value, lower_is_better, share)
         return value
 
     return register
 
 
-@metric("class")
+def _right_rows(rows: np.ndarray) -> np.ndarray:
+    return np.stack([rows[:, 0] == rows[:, 1], np.ones(len(rows))], 1)
+
+
+@metric("class", share=_right_rows)
 def accuracy(rows: np.ndarray) -> float:
     """Share of right answers."""
     return float(np.mean(rows[:, 0] == rows[:, 1]))
 
 
+def _count(rows: np.ndarray) -> np.ndarray:
+    """(3, classes) how often each class is rightly predicted, how often it is right, how often predicted."""
+    gold, guess = rows.T
+    classes = int(rows.max()) + 1
+    return np.array([np.bincount(found, minlength=classes) for found in (gold[gold == guess], gold, guess)], float)
+
+
 @metric("class")
 def macro_f1(rows: np.ndarray) -> float:
     """F1 of every class, averaged: for unbalanced labels."""
-    from sklearn.metrics import f1_score
-
-    return float(f1_score(rows[:, 0], rows[:, 1], average="macro"))
+    hit, real, guessed = _count(rows)
+    occurs = real + guessed > 0
+    return float(np.mean(2 * hit[occurs] / (real + guessed)[occurs]))
 
 
 @metric("class")
 def matthews(rows: np.ndarray) -> float:
-    """Matthews correlation, as GLUE uses for CoLA."""
-    from sklearn.metrics import matthews_corrcoef
-
-    return float(matthews_corrcoef(rows[:, 0], rows[:, 1]))
+    """Matthews correlation, as GLUE uses for CoLA; 0 where one side has one class only."""
+    hit, real, guessed = _count(rows)
+    together = len(rows) * hit.sum() - real @ guessed
+    apart = (len(rows) ** 2 - real @ real) * (len(rows) ** 2 - guessed @ guessed)
+    return float(together / np.sqrt(apart)) if apart > 0 else 0.0
 
 
 @metric("number")
@@ -139,32 +155,20 @@ def _sentences(gold: np.ndarray, predicted: np.ndarray) -> zip[tuple[tuple[int, 
     return zip(gold, predicted, strict=True)
 
 
-@metric("tags", _tags)
+@metric("tags", _tags, share=lambda rows: rows)
 def tag_accuracy(rows: np.ndarray) -> float:
     """Share of right tags, over all words that have one."""
     right, words = rows.sum(0)
     return float(right / max(words, 1))
 
 
-@metric("tags", _spans)
+def _matched_spans(rows: np.ndarray) -> np.ndarray:
+    """F1 is the share of right spans in the mean number of predicted and gold ones."""
+    return np.stack([rows[:, 0], rows[:, 1:].mean(1)], 1)
+
+
+@metric("tags", _spans, share=_matched_spans)
 def entity_f1(rows: np.ndarray) -> float:
     """F1 of whole spans, as CoNLL-2003 and seqeval count: for tags such as B-PER, I-PER and O."""
     right, guessed, real = rows.sum(0)
     return float(2 * right / max(guessed + real, 1))
-
-
-def interval(metric: Metric, gold: np.ndarray, predicted: np.ndarray, seed: int) -> tuple[float, float]:
-    """95 % bootstrap interval of a metric over the examples; of a single example, its value twice."""
-    from scipy.stats import bootstrap
-
-    if len(gold) < 2:
-        return metric(gold, predicted), metric(gold, predicted)
-    rows = metric.rows(gold, predicted)
-    draws = {
-        "n_resamples": 1000,
-        "batch": 100,
-        "method": "percentile",
-        "rng": seed,
-    }  # in batches, so that memory stays small
-    result = bootstrap((np.arange(len(rows)),), lambda drawn: metric.value(rows[drawn]), vectorized=False, **draws)
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)
