@@ -51,7 +51,7 @@ def study_page(folder: StudyFolder, results: Results, comparisons: Sequence[Comp
             ],
             rows=[_row(row) for row in results.rows],
             columns=_columns(results.rows),
-            bars="95 %, from resampling the dev examples; one training each.",
+            bars="95 %, over the dev examples; one training each.",
             places=_places(folder, study, results.rows),
             notes=[*study_notes(results), *(comparison.sentence() for comparison in comparisons)],
             record=[("command", command), ("settings", "study.json"), ("all figures", "results.csv, results.parquet")],
@@ -81,11 +81,19 @@ def _lead(rows: Sequence[ResultRow]) -> list[str]:
             continue
         best = min(enough, key=lambda group: (mean(row.params for row in group), -mean(row.value for row in group)))
         first, reached = best[0], mean(row.value for row in best)
+        names = " and ".join(group[0].strategy for group in smaller if _layers(group) == _layers(best))
+        trained = f"mean of {len(best)} seeds" if len(best) > 1 else "one training"
         sentences.append(
-            start + f"The smallest that keeps {ENOUGH:.0%} of it is {first.strategy} with {first.budget}: "
-            f"{first.ratio_total:.1%} of the parameters, {100 * reached:.2f} ({reached / value:.1%})."
+            start + f"The smallest that keeps {ENOUGH:.0%} of it is {names} with {first.budget}: "
+            f"{first.ratio_total:.1%} of the parameters, {100 * reached:.2f} ({reached / value:.1%}; {trained}). It is "
+            "picked by these figures, so it may keep a little less of other data."
         )
     return sentences
+
+
+def _layers(group: Sequence[ResultRow]) -> list[tuple[int, str, int]]:
+    """What was kept with every seed: strategies that agree in it are one."""
+    return [(row.seed, row.layers, row.params) for row in group]
 
 
 def _row(row: ResultRow) -> dict[str, Any]:
