@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from helpers.hostile import MARKUP, SCRIPT, markup
+from probescale.config import DataConfig, TaskConfig
+from probescale.models.families import FAMILIES
 from probescale.probing.scores import ProbeResult, ProbeScores
 from probescale.recovery.regressions import Regressions, Slice
 from probescale.recovery.result import Alternative, EvaluatedModel, RunResult
 from probescale.report.findings import RunFindings
-from probescale.report.run_page import _cards, _lead
+from probescale.report.markdown import run_report
+from probescale.report.run_page import _cards, _lead, run_page
 from probescale.report.tables import comparison_table
 from probescale.report.verdict import (
+    ONE_TRAINING,
     alternatives_sentence,
     comparison_sentence,
     run_summary,
@@ -28,8 +33,10 @@ from probescale.selection.constraints import Constraints
 from probescale.selection.result import Selection
 from probescale.selection.select import select
 from probescale.tasks.metrics import METRICS, metric
+from probescale.tasks.task import load_task
 
 FAILURE = "The original did not learn the task: it answers one class for nearly every training text."
+PROVENANCE = {"command": "", "model": "m", "model_sha256": "0", "data_sha256": {}, "seed": 0, "versions": {}}
 CHANGED = Regressions(
     agreement=0.95,
     newly_wrong=34,
@@ -84,10 +91,13 @@ def result(*alternatives: Alternative, small: float = 0.878, original: float = 0
 @pytest.mark.parametrize(
     ("other", "wanted"),
     [
-        (0.828, "No other strategy in the table is better than contiguous."),
-        (0.878, "No other strategy in the table is better than contiguous."),
+        (0.828, "No other strategy in the table did better than contiguous."),
+        (0.878, "No other strategy in the table did better than contiguous."),
         (0.890, "The layers of top_k are as good here (accuracy 89.0 against 87.8, within the 95 % interval)."),
-        (0.899, "The layers of top_k are better here (accuracy 89.9 against 87.8)."),
+        (
+            0.899,
+            f"The layers of top_k did better here (accuracy 89.9 against 87.8), in {ONE_TRAINING}.",
+        ),
     ],
 )
 def test_a_strategy_that_did_better_is_named(other, wanted):
@@ -98,6 +108,8 @@ def test_a_strategy_that_did_better_is_named(other, wanted):
     assert wanted in " ".join(verdict_markdown(made)).replace("\\", "")
     same = model.model_copy(update={"kept": made.subnetwork.kept})
     assert comparison_sentence(result(compared={"top_k": same})) == "", "the same layers are one model"
+    twice = comparison_sentence(result(compared={"top_k": model, "uniform_k": model}))
+    assert twice == wanted.replace("of top_k", "of top_k and uniform_k"), "one model with two names"
     assert comparison_sentence(result(compared={"top_k": model}, failure=FAILURE)) == ""
     assert comparison_sentence(result(compared={"3x": model})) == "", "another budget is no strategy"
 
@@ -174,15 +186,15 @@ def test_a_worse_alternative_is_named_with_what_it_lacks():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (0.859, "as good here (accuracy 85.9 against 87.8, within the 95 % interval)"),
-        (0.885, "as good here (accuracy 88.5 against 87.8, within the 95 % interval)"),
-        (0.910, "better here (accuracy 91.0 against 87.8)"),
+        (0.859, "is as good here (accuracy 85.9 against 87.8, within the 95 % interval)"),
+        (0.885, "is as good here (accuracy 88.5 against 87.8, within the 95 % interval)"),
+        (0.910, f"did better here (accuracy 91.0 against 87.8, {ONE_TRAINING})"),
     ],
 )
 def test_an_alternative_that_is_as_good_says_that_the_subnetwork_is_not_needed(value, words):
     sentence = alternatives_sentence(result(alternative("bag of words", value), alternative("static embeddings", 0.5)))
     sizes = "with 12,345 parameters instead of 6.6M: you may not need this model."
-    assert sentence == f"A simple alternative, bag of words, is {words} {sizes}"
+    assert sentence == f"A simple alternative, bag of words, {words} {sizes}"
 
 
 def test_an_alternative_that_is_as_good_but_larger_does_not_replace_it():
@@ -211,12 +223,24 @@ def test_where_less_is_better(distance):
     )
     near = alternatives_sentence(result(alternative("bag of words", 0.36), **errors))
     assert "is as good here (mean distance 36.0 against 35.0, lower is better, within the 95 % interval)" in near
-    assert "is better here (mean distance 30.0" in alternatives_sentence(
+    assert "did better here (mean distance 30.0" in alternatives_sentence(
         result(alternative("bag of words", 0.30), **errors)
     )
-    lead = _lead(findings(result(**errors)))
-    assert lead[-1].endswith("top_k, reaches 30.00: clearly better.")
+    assert "top_k" not in _lead(findings(result(**errors)))[-1], "the same layers are one model"
+    other = evaluated(0.30, 6_620_000, None).model_copy(update={"kept": (3, 4)})
+    lead = _lead(findings(result(**errors, compared={"top_k": other})))
+    assert lead[-1].endswith("top_k, reaches 30.00 (one training each).")
     assert ("94.3%", "retention: the original's mean distance divided by this model's") in _cards(findings(made))
+
+
+def test_contradictions_in_the_data_are_in_report_and_page(task_files):
+    made = result(provenance=PROVENANCE)
+    said = "1 text has different labels in 2 rows"
+    shown = replace(findings(made), contradictions=said)
+    task = load_task(TaskConfig(train=DataConfig(source=str(task_files.train))), 0)
+    assert said in run_report(task, FAMILIES["bert"], shown)
+    assert said in run_page(shown)
+    assert said not in run_page(findings(made))
 
 
 def test_alternatives_stand_below_the_models_of_the_terminal_table():
@@ -257,8 +281,6 @@ def test_report_and_card_start_with_the_verdict(model_folder, task_files, failur
     from probescale.models.loading import load_classifier
     from probescale.pipeline.validate import check
     from probescale.report.card import model_card
-    from probescale.report.markdown import run_report
-    from probescale.tasks.task import load_task
 
     source = str(model_folder("bert"))
     raw = {
@@ -268,8 +290,7 @@ def test_report_and_card_start_with_the_verdict(model_folder, task_files, failur
     }
     task = load_task(check(raw).task, 0)
     parent = load_classifier(source, None, task.train.names, 0, head=task.kind.head)
-    provenance = {"command": "", "model": "m", "model_sha256": "0", "data_sha256": {}, "seed": 0, "versions": {}}
-    made = result(alternative("bag of words", 0.743), failure=failure, provenance=provenance)
+    made = result(alternative("bag of words", 0.743), failure=failure, provenance=PROVENANCE)
     report = run_report(task, parent.family, findings(made))
     card = model_card(parent, task, findings(made)).split("---\n", 2)[2]
     for page in (report, card):

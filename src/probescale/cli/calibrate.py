@@ -24,14 +24,14 @@ def calibrate(
     from probescale.probing.score_files import load_scores
     from probescale.report.tables import calibration_table
     from probescale.selection.calibration import calibrate as learn_weights
-    from probescale.selection.measured import load_measured
+    from probescale.selection.measured import describe_measured, load_measured
     from probescale.utils.files import check_output_file
 
     layer_scores = load_scores(scores)
     by_probe = {name: probe.scores for name, probe in layer_scores.probes.items()}
-    calibration = learn_weights(by_probe, load_measured(measured))
+    calibration = learn_weights(by_probe, load_measured(measured), describe_measured(measured))
     if out:
-        layer_scores.with_weights(calibration.weights).save(check_output_file(out))
+        layer_scores.with_weights(calibration.weights, calibration.fitted_to).save(check_output_file(out))
     if as_json:
         typer.echo(calibration.model_dump_json(indent=2))
     else:

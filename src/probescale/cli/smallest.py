@@ -41,11 +41,14 @@ def run_search(settings: RunConfig, keep: str, folder: Path, *, overwrite: bool)
         from probescale.pipeline.smallest import smallest as find_smallest
         from probescale.recovery.result import RunResult
         from probescale.report.tables import search_notes, search_table
+        from probescale.report.verdict import measured_sentence
     found = find_smallest(settings, parse_share(keep), folder, overwrite=overwrite)
     show(search_table(found).rich())
     for note in search_notes(found):
         show(note)
+    result = RunResult.load(folder / "metrics.json")
+    show(f"\nOn {result.split}, measured once: {measured_sentence(result)}")
     show(f"\nmodel, scores and report: {folder}")
-    if failure := RunResult.load(folder / "metrics.json").failure:
-        show(f"\n{failure}")
+    if result.failure:
+        show(f"\n{result.failure}")
         raise typer.Exit(1)

@@ -49,7 +49,8 @@ def write_outputs(
     chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes", chosen.kept)
-    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias)
+    contradictions = task.contradictions.sentence() if task.contradictions else ""
+    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias, contradictions)
     write_text(work / "report.md", run_report(task, evaluator.loaded.family, findings))
     write_text(work / "report.html", run_page(findings))
     write_text(work / "model" / "README.md", model_card(evaluator.loaded, task, findings))

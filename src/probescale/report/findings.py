@@ -22,8 +22,16 @@ class RunFindings:
     parameters: Parameters | None = None  # of the model that layers are removed from, its other parts shrunk
     regressions: Regressions | None = None
     bias: Bias | None = None
+    contradictions: str = ""  # in the data, as a sentence; empty where there are none
 
     @property
     def dev_sentence(self) -> str:
         """What the dev set was used for."""
-        return "The dev set was not used for probing, selection or training."
+        decided = self.result.subnetwork.validation
+        size = (
+            f"The size was decided on a part of train that nothing learned from, where this model reaches "
+            f"{100 * decided:.2f}. "
+            if decided is not None
+            else ""
+        )
+        return f"{size}The dev set was not used for probing, selection or training."

@@ -44,7 +44,7 @@ def run_page(findings: RunFindings) -> str:
             cards=_cards(findings),
             rows=rows,
             columns=[(key, title or metric, kind) for key, title, kind in shown],
-            bars="95 %, from resampling the dev examples.",
+            bars="95 %, over the dev examples.",
             places=[explorer_entry(result.task, scores, result.strategy, selection.kept, metric, measured, parameters)],
             changed=_changed(findings.regressions),
             notes=[*_notes(findings), *([bias_sentence(bias)] if bias else [])],
@@ -61,14 +61,17 @@ def _lead(findings: RunFindings) -> list[str]:
         f"Budget: {selection.budget}. Kept: layers {format_layers(selection.kept)}, {small.params:,} of "
         f"{original.params:,} parameters."
     )
-    rivals = {name: other for name, other in result.compared.items() if other.params <= small.params * 1.01}
+    rivals = {
+        name: other
+        for name, other in result.compared.items()
+        if other.params <= small.params * 1.01 and other.kept != small.kept
+    }
     if rivals:
         best = min(rivals, key=lambda name: metric.loss(small.value, rivals[name].value))
         other = rivals[best]
         near = small.interval[0] <= other.value <= small.interval[1]
-        worse = metric.loss(small.value, other.value) > 0
-        how = "no clear difference" if near else "clearly worse" if worse else "clearly better"
-        kept += f" The best compared method at this size, {best}, reaches {100 * other.value:.2f}: {how}."
+        how = "within the 95 % interval" if near else "one training each"
+        kept += f" The best compared method at this size, {best}, reaches {100 * other.value:.2f} ({how})."
     measured = measured_sentence(result, findings.regressions, machine=ELSEWHERE)
     return [sentence for sentence in (measured, alternatives_sentence(result), kept) if sentence]
 
@@ -135,7 +138,7 @@ def _notes(findings: RunFindings) -> list[str]:
     selection, result = findings.selection, findings.result
     notes = [
         f"Recipe: {result.recipe}. All subnetworks were trained with it; the original learns from labels only.",
-        f"The figures are from {result.split}. {findings.dev_sentence} Intervals come from resampling its "
+        f"The figures are from {result.split}. {findings.dev_sentence} Intervals are 95 % over its "
         "examples; another training seed can change a figure as well.",
         "The cut was proved before training: its outputs equal those of the original with the other layers skipped. "
         "The saved folder was loaded by stock transformers in a fresh process, and gives the same outputs.",
@@ -145,6 +148,8 @@ def _notes(findings: RunFindings) -> list[str]:
             "The simple alternatives learn from the same training data. Their parameters are all weights that have to "
             "be kept, those of features and embeddings included."
         )
+    if findings.contradictions:
+        notes.append(findings.contradictions)
     if selection.reason:
         notes.append(f"Why these layers: {selection.reason}")
     if selection.certainty:
