@@ -118,6 +118,10 @@ def test_calibrate_learns_weights_and_writes_scores_that_carry_them(cli, calibra
     assert learned["weights"] == pytest.approx({"pos": 0.8, "ner": 0.2})
     assert learned["error"] == pytest.approx(0, abs=1e-9)
     assert kept_by(cli, tmp_path / "new.json", "--k", 1, "--strategy", "best_scores") == [2]
+    for said in (found.out, learned["fitted_to"], cli("select", tmp_path / "new.json", "--k", 1).out):
+        assert "the values of a CSV file" in " ".join(said.split()), "who uses the weights hears where they come from"
+    assert "fitted" not in cli("select", tmp_path / "new.json", "--k", 1, "--strategy", "top_k").out
+    assert "fitted" not in cli("select", tmp_path / "new.json", "--k", 1, "--weight", "pos=1").out
     assert kept_by(cli, calibration[0], "--k", 1, "--strategy", "best_scores") == [3], "with equal weights"
 
 

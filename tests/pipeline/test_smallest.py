@@ -13,7 +13,9 @@ from transformers import AutoModelForSequenceClassification
 from helpers.models import LAYERS
 from probescale.errors import UserError
 from probescale.pipeline import training
-from probescale.pipeline.smallest import RUNGS, parse_share
+from probescale.pipeline.smallest import RUNGS, VALIDATION, parse_share
+from probescale.pipeline.validate import load_config
+from probescale.pipeline.workbench import prepare
 from probescale.recovery.label_scale import find_output_layer
 from probescale.recovery.smallest import SearchStep, SmallestSearch
 from probescale.report.tables import search_notes
@@ -161,6 +163,10 @@ def test_keeping_100_percent_may_need_the_original(cli, config, tmp_path, monkey
     check_search(search)
     assert search["answer"] == "1x"
     assert "No smaller model keeps 100.0%" in found.out
+    assert "Decided on 24 examples of train that nothing learned from; dev decided nothing." in found.out
+    assert "On dev, measured once: " in found.out
+    for page in ("report.md", "report.html"):
+        assert "The size was decided on a part of train" in (tmp_path / "out" / page).read_text()
     check_predictions(tmp_path / "out", json.loads((tmp_path / "out" / "metrics.json").read_text()))
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out" / "model")
     assert model.config.num_hidden_layers == LAYERS
@@ -192,6 +198,15 @@ def test_a_gap_leaves_fewer_sizes_and_the_configured_budget_is_ignored(cli, conf
     assert {trial["budget"] for trial in search["trials"]} <= {"1x", "1.5x", "2x"}, "layers alone make no smaller one"
 
 
+def test_nothing_learns_from_what_the_size_is_decided_on(config):
+    bench = prepare(load_config(config), VALIDATION)
+    assert bench.task.validation is not None
+    unseen = {*bench.task.validation.texts, *bench.task.dev.texts}
+    assert unseen.isdisjoint(bench.task.train.texts)
+    assert unseen.isdisjoint(bench.shrinker.texts.texts), "the vocabulary is trimmed by other texts"
+    assert bench.provenance == prepare(load_config(config)).provenance, "it names the data as given"
+
+
 def test_a_search_with_a_metric_of_zero_is_reported():
     """A constant predictor has a Matthews correlation of 0: every model keeps any share of it."""
     trials = [
@@ -201,7 +216,7 @@ def test_a_search_with_a_metric_of_zero_is_reported():
         for budget, kept in (("1x", (1, 2)), ("2x", (1,)))
     ]
     search = SmallestSearch(keep=0.5, wanted=0.0, trials=tuple(trials), answer="2x", bracketed=True, examples=24)
-    assert "2x smaller keeps with 50.0% of the parameters" in search_notes(search)[0]
+    assert "2x smaller keeps there with 50.0% of the parameters" in search_notes(search)[0]
 
 
 @pytest.mark.parametrize("keep", ["0%", "101%", "abc", "97", "-5%", "nan", "", "%"])

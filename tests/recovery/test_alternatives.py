@@ -78,6 +78,7 @@ def test_simple_models_solve_a_simple_task(loaded):
         assert one.retention == pytest.approx(one.value / ORIGINAL.value)
         assert one.milliseconds > 0
         assert one.speedup > 0
+        assert one.spread is not None
         assert one.spread.low <= one.spread.high
     encoder = sum(parameter.numel() for parameter in loaded.model.base_model.parameters())
     assert frozen.params == encoder + 32 + 1

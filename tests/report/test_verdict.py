@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from helpers.hostile import MARKUP, SCRIPT, markup
+from probescale.config import DataConfig, TaskConfig
+from probescale.models.families import FAMILIES
 from probescale.probing.scores import ProbeResult, ProbeScores
 from probescale.recovery.regressions import Regressions, Slice
 from probescale.recovery.result import Alternative, EvaluatedModel, RunResult
 from probescale.report.findings import RunFindings
-from probescale.report.rivals import alternatives_sentence, comparison_sentence
+from probescale.report.markdown import run_report
+from probescale.report.rivals import ONE_TRAINING, alternatives_sentence, comparison_sentence
 from probescale.report.run_cards import run_cards
+from probescale.report.run_page import run_page
 from probescale.report.tables import comparison_table
 from probescale.report.verdict import decide, run_summary, verdict_markdown
 from probescale.selection.budget import parse_budget
@@ -23,8 +28,10 @@ from probescale.selection.constraints import Constraints
 from probescale.selection.result import Selection
 from probescale.selection.select import select
 from probescale.tasks.metrics import METRICS, metric
+from probescale.tasks.task import load_task
 
 FAILURE = "The original did not learn the task: it answers one class for nearly every training text."
+PROVENANCE = {"command": "", "model": "m", "model_sha256": "0", "data_sha256": {}, "seed": 0, "versions": {}}
 CHANGED = Regressions(
     agreement=0.95,
     newly_wrong=34,
@@ -71,7 +78,8 @@ def result(*alternatives: Alternative, small: float = 0.878, original: float = 0
         task="sst2", metric="accuracy", split="dev", examples=1872, recipe="5 epochs", strategy="contiguous",
         original=evaluated(original, 33_360_000, whole), subnetwork=evaluated(small, 6_620_000, retention, 4.81, 2),
         compared={"top_k": evaluated(small - 0.05, 6_620_000, retention, 4.7, 2)}, alternatives=alternatives,
-        retention=retention, retention_interval=retention and (retention - 0.01, retention + 0.01), provenance={},
+        retention=retention, provenance={},
+        retention_interval=None if retention is None else (retention - 0.01, retention + 0.01),
     )  # fmt: skip
     return made.model_copy(update=changes)
 
@@ -79,10 +87,13 @@ def result(*alternatives: Alternative, small: float = 0.878, original: float = 0
 @pytest.mark.parametrize(
     ("other", "wanted"),
     [
-        (0.828, "No other strategy in the table is better than contiguous."),
-        (0.878, "No other strategy in the table is better than contiguous."),
+        (0.828, "No other strategy in the table did better than contiguous."),
+        (0.878, "No other strategy in the table did better than contiguous."),
         (0.890, "The layers of top_k are as good here (accuracy 89.0 against 87.8, within the 95 % interval)."),
-        (0.899, "The layers of top_k are better here (accuracy 89.9 against 87.8)."),
+        (
+            0.899,
+            f"The layers of top_k did better here (accuracy 89.9 against 87.8), in {ONE_TRAINING}.",
+        ),
     ],
 )
 def test_a_strategy_that_did_better_is_named(other, wanted):
@@ -93,6 +104,8 @@ def test_a_strategy_that_did_better_is_named(other, wanted):
     assert wanted in " ".join(verdict_markdown(findings(made))).replace("\\", "")
     same = model.model_copy(update={"kept": made.subnetwork.kept})
     assert comparison_sentence(result(compared={"top_k": same})) == "", "the same layers are one model"
+    twice = comparison_sentence(result(compared={"top_k": model, "uniform_k": model}))
+    assert twice == wanted.replace("of top_k", "of top_k and uniform_k"), "one model with two names"
     assert comparison_sentence(result(compared={"top_k": model}, failure=FAILURE)) == ""
     assert comparison_sentence(result(compared={"3x": model})) == "", "another budget is no strategy"
 
@@ -174,15 +187,15 @@ def test_a_worse_alternative_is_named_with_what_it_lacks():
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (0.859, "as good here (accuracy 85.9 against 87.8, within the 95 % interval)"),
-        (0.885, "as good here (accuracy 88.5 against 87.8, within the 95 % interval)"),
-        (0.910, "better here (accuracy 91.0 against 87.8)"),
+        (0.859, "is as good here (accuracy 85.9 against 87.8, within the 95 % interval)"),
+        (0.885, "is as good here (accuracy 88.5 against 87.8, within the 95 % interval)"),
+        (0.910, f"did better here (accuracy 91.0 against 87.8, {ONE_TRAINING})"),
     ],
 )
 def test_an_alternative_that_is_as_good_says_that_the_subnetwork_is_not_needed(value, words):
     sentence = alternatives_sentence(result(alternative("bag of words", value), alternative("static embeddings", 0.5)))
     sizes = "with 12,345 parameters instead of 6.6M: you may not need this model."
-    assert sentence == f"A simple alternative, bag of words, is {words} {sizes}"
+    assert sentence == f"A simple alternative, bag of words, {words} {sizes}"
     verdict = decide(findings(result(alternative("bag of words", value))))
     assert (verdict.decision, verdict.heading) == ("unsure", "You may not need it")
 
@@ -214,15 +227,24 @@ def test_where_less_is_better(distance):
     )
     near = alternatives_sentence(result(alternative("bag of words", 0.36), **errors))
     assert "is as good here (mean distance 36.0 against 35.0, lower is better, within the 95 % interval)" in near
-    assert "is better here (mean distance 30.0" in alternatives_sentence(
+    assert "did better here (mean distance 30.0" in alternatives_sentence(
         result(alternative("bag of words", 0.30), **errors)
     )
     better = evaluated(0.30, 6_620_000, None).model_copy(update={"kept": (3, 4)})
-    assert "The layers of top_k are better here (mean distance 30.0 against 35.0)." in run_summary(
-        findings(result(**errors, compared={"top_k": better}))
-    )
+    did_better = f"The layers of top_k did better here (mean distance 30.0 against 35.0), in {ONE_TRAINING}."
+    assert did_better in run_summary(findings(result(**errors, compared={"top_k": better})))
     card = run_cards(findings(made))[0]
     assert (card.value, card.caption) == ("94.3 %", "retention: the original's mean distance divided by this model's")
+
+
+def test_contradictions_in_the_data_are_in_report_and_page(task_files):
+    made = result(provenance=PROVENANCE)
+    said = "1 text has different labels in 2 rows"
+    shown = replace(findings(made), contradictions=said)
+    task = load_task(TaskConfig(train=DataConfig(source=str(task_files.train))), 0)
+    assert said in run_report(task, FAMILIES["bert"], shown)
+    assert said in run_page(shown)
+    assert said not in run_page(findings(made))
 
 
 def test_alternatives_stand_below_the_models_of_the_terminal_table():
@@ -270,8 +292,6 @@ def test_report_and_card_start_with_the_verdict(model_folder, task_files, failur
     from probescale.models.loading import load_classifier
     from probescale.pipeline.validate import check
     from probescale.report.card import model_card
-    from probescale.report.markdown import run_report
-    from probescale.tasks.task import load_task
 
     source = str(model_folder("bert"))
     raw = {
@@ -281,8 +301,7 @@ def test_report_and_card_start_with_the_verdict(model_folder, task_files, failur
     }
     task = load_task(check(raw).task, 0)
     parent = load_classifier(source, None, task.train.names, 0, head=task.kind.head)
-    provenance = {"command": "", "model": "m", "model_sha256": "0", "data_sha256": {}, "seed": 0, "versions": {}}
-    made = result(alternative("bag of words", 0.743), failure=failure, provenance=provenance)
+    made = result(alternative("bag of words", 0.743), failure=failure, provenance=PROVENANCE)
     report = run_report(task, parent.family, findings(made))
     card = model_card(parent, task, findings(made)).split("---\n", 2)[2]
     for page in (report, card):

@@ -8,7 +8,7 @@ import math
 import pytest
 
 from probescale.errors import UserError
-from probescale.selection.measured import load_measured
+from probescale.selection.measured import describe_measured, load_measured
 
 
 def write_run(folder, subnetwork=((3, 4), 0.8), compared=None, **changes):
@@ -34,6 +34,13 @@ def test_runs_and_csv_files_are_read_together(tmp_path):
     assert load_measured([one, two / "metrics.json", table]) == pytest.approx(
         {(1, 2, 3, 4): 0.9, (3, 4): 0.8, (2, 4): 0.7, (1, 2): 0.6, (1, 3, 4): 0.75, (1, 4): 0.6}
     )
+
+
+def test_what_was_measured_is_named(tmp_path):
+    table = write_csv(tmp_path / "more.csv", "layers,value\n1-2,0.7\n")
+    run = write_run(tmp_path / "one")
+    assert describe_measured([table, run]) == "accuracy on sst2 (dev) with 4 layers"
+    assert describe_measured([table]) == "the values of a CSV file"
 
 
 def test_a_subset_that_two_strategies_chose_counts_once_per_run(tmp_path):

@@ -278,7 +278,7 @@ def test_certainty_is_the_share_of_equal_selections():
     assert (unsure.same, unsure.close, unsure.other, unsure.other_share) == (0.6, True, (1, 2), 0.4)
     assert unsure.layers == (0.4, 1.0, 0.6, 0.0)
     assert "Within the noise" in unsure.sentence()
-    assert "Sure" in sure.sentence()
+    assert "Stable" in sure.sentence()
     assert select(clear, Constraints(parse_budget(k=2)), "bottom_k", resamples=close).certainty is None
 
 

@@ -9,7 +9,7 @@ from probescale.config import DataConfig, ProbeConfig, TaskConfig
 from probescale.errors import Problems, UserError
 from probescale.tasks.data import Examples, TaggedSentences
 from probescale.tasks.labelled import load_examples, load_tagged
-from probescale.tasks.sampling import sample, split, without_repeats
+from probescale.tasks.sampling import sample, split, without_repeats, without_texts
 from probescale.tasks.task import load_task
 
 
@@ -61,6 +61,41 @@ def test_repeats_and_dev_rows_leave_train():
 def test_case_and_blanks_do_not_hide_a_repeat():
     train = examples([("Good  film ", "0"), ("bad film", "1"), ("good film", "0")])
     assert without_repeats(train, examples([("BAD film", "1"), ("x", "0")])).texts == ("Good  film ",)
+
+
+def test_of_rows_that_contradict_each_other_the_majority_is_kept():
+    """In any order: not the first label, and not the last."""
+    rows = [("a", "0"), ("tie", "0"), ("A ", "1"), ("b", "1"), ("tie", "1"), ("a", "1")]
+    for order in (rows, rows[::-1]):
+        kept = without_repeats(examples(order))
+        assert dict(zip(kept.texts, kept.labels, strict=True)) in ({"A ": 1, "b": 1}, {"a": 1, "b": 1})
+
+
+@pytest.mark.parametrize("kind", ["class", "number", "tags"])
+def test_contradictions_are_counted_and_shown(tmp_path, kind):
+    rows = [(f"word{n} said so", "01"[n % 2]) for n in range(30)]
+    more = [("word3 SAID so", "0"), ("word3 said so", "1"), ("word4 said so", "1")]
+    if kind == "tags":
+        train, dev = (
+            [f"{text.replace(' ', '/B-X ')}/{'IB'[int(label)]}-X" for text, label in part] for part in (rows, more)
+        )
+        sources = [conll(tmp_path / f"{name}.conll", part) for name, part in (("train", train), ("dev", dev))]
+    else:
+        sources = [DataConfig(source=str(write_csv(tmp_path / f"{len(part)}.csv", part))) for part in (rows, more)]
+    task = load_task(TaskConfig(kind=kind, train=sources[0], dev=sources[1]), seed=0)
+    assert task.contradictions
+    assert (task.contradictions.texts, task.contradictions.rows) == (2, 5)
+    sentence = task.contradictions.sentence()
+    assert sentence.startswith("2 texts have different labels in 5 rows of train and dev: ")
+    assert '"word3 said so" is ' in sentence
+    assert "more than half of its rows" in sentence
+    assert len(task.dev) == 3, "dev stays as it is"
+
+
+def test_without_contradictions_nothing_is_said(tmp_path):
+    rows = labelled_rows(40)
+    task = load_task(TaskConfig(train=DataConfig(source=str(write_csv(tmp_path / "a.csv", [*rows, *rows])))), seed=0)
+    assert (task.repeats, task.contradictions) == (40, None)
 
 
 def test_the_loaded_task_has_no_dev_rows_in_train(tmp_path):
@@ -153,7 +188,8 @@ def test_what_is_no_label(tmp_path, value):
 
 def test_repeated_sentences_are_tagged_once(tmp_path):
     (tmp_path / "a.conll").write_text("The\tDT\nend\tNN\n\n" * 50 + "An\tDT\nend\tNN\n")
-    assert len(load_tagged(DataConfig(source=str(tmp_path / "a.conll"), text=1, label=2), field="x")) == 2
+    tagged = load_tagged(DataConfig(source=str(tmp_path / "a.conll"), text=1, label=2), field="x")
+    assert len(without_repeats(tagged)) == 2
 
 
 def test_words_that_are_no_texts(tmp_path):
@@ -204,6 +240,28 @@ def test_a_tagging_task_has_no_dev_sentences_in_train_and_keeps_all_of_dev(tmp_p
     assert task.measure(task.gold, task.gold) == 1
     assert task.probe_data["task"] is task.train
     assert task.fingerprints["train"] != task.fingerprints["dev"]
+
+
+def test_probes_never_learn_from_texts_of_dev(tmp_path):
+    """Whatever the form of their data: words set apart, one text of a pair, words that are exchanged afterwards."""
+    rows = [(f"it isn't word{n}, it 's a plain sentence", "01"[n % 2]) for n in range(60)]
+    train, dev = (write_csv(tmp_path / f"{name}.csv", part) for name, part in (("t", rows[:40]), ("d", rows[40:])))
+    tagged = conll(
+        tmp_path / "words.conll", [f"it/A is/B n't/A word{n},/B it/A 's/B a/A plain/B sentence/A" for n in range(60)]
+    )
+    texts = DataConfig(source=str(write_csv(tmp_path / "all.csv", rows)))
+    probes = (
+        ProbeConfig(name="words", pooling="token", data=tagged),
+        ProbeConfig(name="shift", property="bigram_shift", data=texts),
+        ProbeConfig(name="own", data=texts),
+    )
+    config = TaskConfig(train=DataConfig(source=str(train)), dev=DataConfig(source=str(dev)), probes=probes)
+    task = load_task(config, seed=0)
+    assert {name: len(data) for name, data in task.probe_data.items()} == {"words": 40, "shift": 40, "own": 40}
+    held_out = task.with_validation(0.2, seed=0)
+    assert {name: len(data) for name, data in held_out.probe_data.items()}["words"] == 32
+    pairs = Examples(("q", "q2"), (rows[0][0], rows[1][0]), (0, 1), ("n", "y"))
+    assert len(without_texts(load_tagged(tagged, field="x"), pairs)) == 58
 
 
 def test_a_tagging_task_without_dev_sets_sentences_aside(tmp_path):

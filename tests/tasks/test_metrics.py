@@ -3,13 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import seqeval.metrics
-from scipy.stats import binomtest, pearsonr, spearmanr
+from scipy.stats import pearsonr, spearmanr
 from sklearn.metrics import f1_score, matthews_corrcoef, r2_score
 
 from probescale.errors import UserError
 from probescale.tasks.data import tuple_rows
+from probescale.tasks.intervals import interval
 from probescale.tasks.kinds import KINDS
-from probescale.tasks.metrics import METRICS, interval
+from probescale.tasks.metrics import METRICS
 
 
 @pytest.mark.parametrize(
@@ -39,16 +40,6 @@ def test_metrics_of_classes_are_those_of_scikit_learn():
     assert METRICS["matthews"](gold, np.zeros(300, int)) == 0
 
 
-def test_the_interval_is_that_of_the_binomial_and_follows_the_seed():
-    gold = np.zeros(500, int)
-    predicted = (np.arange(500) < 100).astype(int)  # 80 % right
-    low, high = interval(METRICS["accuracy"], gold, predicted, seed=0)
-    exact = binomtest(400, 500).proportion_ci()
-    assert (low, high) == pytest.approx((exact.low, exact.high), abs=0.01)
-    assert interval(METRICS["accuracy"], gold, predicted, seed=0) == (low, high)
-    assert interval(METRICS["accuracy"], gold[:1], gold[:1], seed=0) == (1.0, 1.0)
-
-
 def number_rows(count=200):
     rng = np.random.default_rng(0)
     gold = rng.normal(size=count)
@@ -62,8 +53,6 @@ def test_metrics_of_numbers_are_those_of_scipy_and_scikit_learn():
     assert METRICS["spearman"](gold, ties) == pytest.approx(spearmanr(gold, ties)[0])
     assert METRICS["r2"](gold, predicted) == pytest.approx(r2_score(gold, predicted))
     assert METRICS["r2"](gold, -predicted) < 0
-    low, high = interval(METRICS["spearman"], gold, predicted, seed=0)
-    assert low < METRICS["spearman"](gold, predicted) < high
 
 
 @pytest.mark.parametrize("name", ["pearson", "spearman"])
@@ -90,15 +79,6 @@ def test_entity_f1_is_seqevals():
     predicted = tuple_rows([tuple(np.where(rng.random(len(tags)) < 0.7, tags, 3)) for tags in gold])
     words = [[[NAMES[tag] for tag in tags] for tags in rows] for rows in (gold, predicted)]
     assert METRICS["entity_f1"].for_names(NAMES)(gold, predicted) == pytest.approx(seqeval.metrics.f1_score(*words))
-
-
-def test_sentences_are_resampled_whole():
-    gold = tuple_rows([(0, 0, 0), (1, 1, 1)] * 100)  # of like length: no table
-    predicted = tuple_rows([(0, 0, 0)] * 200)
-    low, high = interval(METRICS["tag_accuracy"], gold, predicted, seed=0)
-    exact = binomtest(100, 200).proportion_ci()
-    assert (low, high) == pytest.approx((exact.low, exact.high), abs=0.02)
-    assert interval(METRICS["tag_accuracy"], gold, predicted, seed=0) == (low, high)
 
 
 def test_answers_that_do_not_fit_the_words_are_no_figure():

@@ -25,16 +25,16 @@ def calibrate(
     from probescale.probing.score_files import load_scores
     from probescale.report.tables import calibration_table
     from probescale.selection.calibration import calibrate as learn_weights
-    from probescale.selection.measured import load_measured
+    from probescale.selection.measured import describe_measured, load_measured
     from probescale.utils.outputs import check_output_file
 
     if out:
         check_output_file(out, inputs=[scores, *measured], overwrite=overwrite)
     layer_scores = load_scores(scores)
     by_probe = {name: probe.scores for name, probe in layer_scores.probes.items()}
-    calibration = learn_weights(by_probe, load_measured(measured))
+    calibration = learn_weights(by_probe, load_measured(measured), describe_measured(measured))
     if out:
-        layer_scores.with_weights(calibration.weights).save(out)
+        layer_scores.with_weights(calibration.weights, calibration.fitted_to).save(out)
     if as_json:
         show_json(calibration)
     else:

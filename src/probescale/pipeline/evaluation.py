@@ -27,7 +27,7 @@ from probescale.recovery.recipe import Choices, describe_recipe
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel
 from probescale.selection.result import Selection
 from probescale.tasks.balance import weigh_classes
-from probescale.tasks.metrics import interval
+from probescale.tasks.intervals import interval
 from probescale.utils.files import AGAIN, read_json, remove_folder, write_json
 from probescale.utils.progress import spinner
 

@@ -19,7 +19,7 @@ from probescale.report.findings import RunFindings
 from probescale.report.markdown import run_report
 from probescale.report.run_page import run_page
 from probescale.selection.result import Selection
-from probescale.tasks.metrics import retention_interval
+from probescale.tasks.intervals import retention_interval
 from probescale.utils.files import write_text
 from probescale.utils.progress import spinner
 from probescale.utils.yaml_files import to_yaml
@@ -53,7 +53,8 @@ def write_outputs(
     chosen.save(work / "selection.json")
     result.save(work / "metrics.json")
     write_figure(scores, work / "probes", chosen.kept)
-    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias, search)
+    contradictions = task.contradictions.sentence() if task.contradictions else ""
+    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias, search, contradictions)
     write_text(work / "report.md", run_report(task, evaluator.loaded.family, findings))
     write_text(work / "report.html", run_page(findings))
     write_text(work / "model" / "README.md", model_card(evaluator.loaded, task, findings))

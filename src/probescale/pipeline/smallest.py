@@ -66,8 +66,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     if STRATEGIES[strategy].decides_allocation:
         strategy = "stitched" if config.selection.gap == 1 else "marginal"
     selection = config.selection.model_copy(update={"budget": "100%", "k": None, "strategy": strategy})
-    bench = prepare(config.model_copy(update={"selection": selection, "compare": ()}))
-    bench = replace(bench, task=bench.task.with_validation(VALIDATION, config.seed))
+    bench = prepare(config.model_copy(update={"selection": selection, "compare": ()}), VALIDATION)
     opened = work_folder(out, bench.config, bench.provenance, overwrite=overwrite, keep=keep)
     with opened as work, report_shortage(work):
         scores = probe_once(bench, work / "scores.json")

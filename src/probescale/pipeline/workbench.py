@@ -174,18 +174,25 @@ class Workbench:
         return measure_costs(self.budget.units, workload, count_parameters(model, family), model)
 
 
-def prepare(config: RunConfig) -> Workbench:
-    """Load task and model; everything that can be refused is refused now: bad data, an impossible budget."""
+def prepare(config: RunConfig, validation: float | None = None) -> Workbench:
+    """Load task and model; everything that can be refused is refused now: bad data, an impossible budget.
+
+    `validation`: the share of train that is held out, to decide on.
+    """
     task = load_task(config.task, config.seed)
     for note in describe_data(task):
         console.print(f"note: {note}", soft_wrap=True)
+    if task.contradictions:
+        console.print(f"note: {task.contradictions.sentence()}", soft_wrap=True)
     check_probes(task, config)
     check_budget(config, len(task.train.names))
     if config.recovery.distil and config.recovery.teacher:
         _check_teacher(config.recovery, task)
     task, loaded = _load_model(config, task)
     _check_poolings(config, loaded)
-    return Workbench(config, task, loaded, _make_shrinker(loaded, task, config), provenance(loaded, task, config.seed))
+    record = provenance(loaded, task, config.seed)
+    task = task.with_validation(validation, config.seed) if validation else task
+    return Workbench(config, task, loaded, _make_shrinker(loaded, task, config), record)
 
 
 def _load_model(config: RunConfig, task: Task) -> tuple[Task, LoadedModel]:
@@ -255,9 +262,10 @@ def _check_poolings(config: RunConfig, loaded: LoadedModel) -> None:
 
 
 def _make_shrinker(loaded: LoadedModel, task: Task, config: RunConfig) -> Shrinker:
-    """A Shrinker that counts the tokens of every text except those of dev."""
+    """A Shrinker that counts the tokens of every text except those of dev and of what is held out."""
     texts = joined(task.train, task.unlabelled)
     if config.shrink.corpus is not None:
-        corpus = load_unlabelled(config.shrink.corpus, texts, task.dev, config.seed, field="shrink.corpus")
+        unseen = joined(task.dev, task.validation)
+        corpus = load_unlabelled(config.shrink.corpus, texts, unseen, config.seed, field="shrink.corpus")
         texts = joined(texts, corpus)
     return Shrinker(loaded, texts, max_length=config.model.max_length)

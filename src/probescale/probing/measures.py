@@ -1,17 +1,18 @@
-"""Accuracy, F1, information and selectivity on held-out rows, with bootstrap intervals.
+"""Accuracy, F1, information and selectivity on held-out rows, with intervals.
 
 Each measure is a function of sums over rows, so that all bootstrap draws are one matrix product. Rows of one sentence
-are not independent and are drawn together.
+are not independent and are drawn together. A share of right answers has the exact interval of `share_interval`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from probescale.probing.targets import ProbeLabels
+from probescale.tasks.intervals import share_interval
 from probescale.tasks.spans import count_spans, is_spans
 
 DRAWS = 1000  # of the bootstrap
@@ -20,7 +21,7 @@ KEPT_DRAWS = 100  # written to the scores, to tell how certain a selection is
 
 @dataclass(frozen=True)
 class BootstrapEstimate:
-    """A value with its 95 % bootstrap interval over the held-out rows."""
+    """A value with its 95 % interval over the held-out rows, and what it is in bootstrap draws of them."""
 
     value: float
     low: float
@@ -51,8 +52,7 @@ class Resampling:
 
     def estimate(self, rows: np.ndarray, value: Callable[[np.ndarray], np.ndarray]) -> BootstrapEstimate:
         """Estimate `value`, a function of the column sums of `rows` (rows, sums); each draw gives other sums."""
-        sums = np.zeros((self.units, rows.shape[1]))
-        np.add.at(sums, self.unit, rows)
+        sums = self._sum_units(rows)
         parts = np.array_split(
             self.weights, max(1, self.weights.size // 2**20)
         )  # converted to floats in parts, to save memory
@@ -60,12 +60,23 @@ class Resampling:
         low, high = np.nanquantile(draws, (0.025, 0.975))
         return BootstrapEstimate(float(value(sums.sum(0))), float(low), float(high), tuple(draws[:KEPT_DRAWS].tolist()))
 
+    def estimate_share(self, rows: np.ndarray) -> BootstrapEstimate:
+        """Estimate the share of right answers, from (rows, 2) right and all answers."""
+        low, high = share_interval(*self._sum_units(rows).T)
+        return replace(self.estimate(rows, _ratio), low=low, high=high)
+
+    def _sum_units(self, rows: np.ndarray) -> np.ndarray:
+        """(sentences, sums) of (rows, sums)."""
+        sums = np.zeros((self.units, rows.shape[1]))
+        np.add.at(sums, self.unit, rows)
+        return sums
+
 
 def measure(predictions: HeldOutPredictions, resampling: Resampling) -> dict[str, BootstrapEstimate]:
     """Estimates of accuracy, f1, information, selectivity and control, where the kind of label defines them."""
     truth, ones = predictions.truth, np.ones(len(predictions.truth))
     hits = _hits(truth, predictions.predicted)
-    measures = {"accuracy": resampling.estimate(hits, _accuracy(truth))}
+    measures = {"accuracy": _estimate_accuracy(truth, hits, resampling)}
     if truth.kind == "number":
         errors = np.stack(
             [(truth.values - predictions.predicted) ** 2 + 1e-12, predictions.saved], 1
@@ -81,8 +92,13 @@ def measure(predictions: HeldOutPredictions, resampling: Resampling) -> dict[str
         measures["selectivity"] = resampling.estimate(
             np.concatenate([hits, control], 1), lambda s: value(s[..., :width]) - value(s[..., width:])
         )
-        measures["control"] = resampling.estimate(control, value)
+        measures["control"] = _estimate_accuracy(truth, control, resampling)
     return measures
+
+
+def _estimate_accuracy(truth: ProbeLabels, hits: np.ndarray, resampling: Resampling) -> BootstrapEstimate:
+    number = truth.kind == "number"
+    return resampling.estimate(hits, _accuracy(truth)) if number else resampling.estimate_share(hits)
 
 
 def _ratio(sums: np.ndarray) -> np.ndarray:

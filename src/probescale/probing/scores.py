@@ -27,7 +27,7 @@ class Curve(BaseModel):
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
     values: tuple[Score, ...]
-    low: tuple[float, ...]  # 95 % bootstrap interval over the held-out rows of one draw
+    low: tuple[float, ...]  # 95 % interval over the held-out rows of one draw
     high: tuple[float, ...]
     spread: tuple[float, ...] | None = None  # standard deviation over draws of the data (probing.seeds)
 
@@ -96,6 +96,7 @@ class ProbeScores(Record):
     flow: Flow | None = None
     subnetworks: SubnetworkScores | None = None
     random_weights: dict[str, float] | None = None  # proof that the baseline of this name is random
+    weights_from: str = ""  # the measured figures that the weights were fitted to; empty: weights as given
     provenance: dict[str, Any] = Field(default_factory=dict)
 
     @computed_field
@@ -142,8 +143,21 @@ class ProbeScores(Record):
             probes[name] = probe.model_copy(update=other)
         return self.model_copy(update={"probes": probes, "contribution": contribution or self.contribution})
 
-    def with_weights(self, weights: Mapping[str, float]) -> ProbeScores:
-        """The same scores under other weights w(p,T); probes that are not named get weight 0."""
+    @property
+    def weights_note(self) -> str:
+        """A warning where the weights were fitted to figures; else empty."""
+        if not self.weights_from:
+            return ""
+        return (
+            f"The probes' weights were fitted to {self.weights_from}; figures on the same rows flatter layers that are "
+            "chosen with them."
+        )
+
+    def with_weights(self, weights: Mapping[str, float], weights_from: str = "") -> ProbeScores:
+        """The same scores under other weights w(p,T); probes that are not named get weight 0.
+
+        `weights_from`: the measured figures that they were fitted to, if they were.
+        """
         for name in weights:
             if name not in self.probes:
                 raise UserError(
@@ -154,7 +168,7 @@ class ProbeScores(Record):
         if not any(weights.values()):
             raise UserError("all weights are zero", field="--weight", hint="give at least one probe a weight above 0")
         probes = {n: p.model_copy(update={"weight": weights.get(n, 0.0)}) for n, p in self.probes.items()}
-        return self.model_copy(update={"probes": probes})
+        return self.model_copy(update={"probes": probes, "weights_from": weights_from})
 
 
 def compute_relevance(scores: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> Relevance:

@@ -22,7 +22,7 @@ class EvaluatedModel(Record):
     ratio_layers: float  # of the parameters in layers
     value: float  # the task's metric
     validation: float | None = None  # the same on a part of train, where something is decided on it
-    interval: tuple[float, float]  # 95 %, over resampled dev examples; the training seed's effect is not included
+    interval: tuple[float, float]  # 95 %, over the dev examples; the training seed's effect is not included
     retention: float | None  # share of the original's value that is kept (`Metric.retention`)
     losses: tuple[float, ...]  # mean of every epoch of fine-tuning
     failure: str = ""  # why it did not learn the task, by its answers to training texts; empty where it did

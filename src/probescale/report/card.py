@@ -63,7 +63,7 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
         usage(task, parent.family),
         "## Results",
         _table(result).markdown(),
-        f"{metric} on {escape_markdown(result.split)}, {result.examples:,} examples. Intervals: 95 %, from resampling "
+        f"{metric} on {escape_markdown(result.split)}, {result.examples:,} examples. Intervals: 95 %, over "
         "these examples; another training seed changes the figures as well. Speed: how many times as fast as the "
         "original, both timed alternately on the machine that trained this model.",
         "## How it was made",

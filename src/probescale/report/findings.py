@@ -26,6 +26,7 @@ class RunFindings:
     regressions: Regressions | None = None
     bias: Bias | None = None
     search: SmallestSearch | None = None  # how the size was found, where it was searched for
+    contradictions: str = ""  # in the data, as a sentence; empty where there are none
 
     @classmethod
     def load(cls, folder: Path) -> RunFindings:
@@ -43,4 +44,11 @@ class RunFindings:
     @property
     def dev_sentence(self) -> str:
         """What the dev set was used for."""
-        return "The dev set was not used for probing, selection or training."
+        decided = self.result.subnetwork.validation
+        size = (
+            f"The size was decided on a part of train that nothing learned from, where this model reaches "
+            f"{100 * decided:.2f}. "
+            if decided is not None
+            else ""
+        )
+        return f"{size}The dev set was not used for probing, selection or training."

@@ -33,7 +33,7 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
             "Parameters include embeddings, layers and head; "
             "\"of total\" is their share of the original's, \"of layers\" that of the layers alone. "
             "Speed: how many times as fast as the original, on the machine of this run. "
-            "Intervals come from resampling the dev examples; another training seed can change a figure as well.",
+            "Intervals are 95 % over the dev examples; another training seed can change a figure as well.",
             f"## {layers.title}",
             layers.markdown(),
             "![Probe scores over layers](probes.svg)",
@@ -74,7 +74,11 @@ def _how(task: Task, findings: RunFindings) -> str:
     if selection.certainty:
         lines.append(f"- How certain the choice of layers is: {selection.certainty.sentence()}")
     if task.repeats:
-        lines.append(f"- {task.repeats:,} training rows were removed: they repeat another row or a dev row.")
+        lines.append(
+            f"- {task.repeats:,} training rows were removed: they repeat or contradict another row, or are in dev."
+        )
+    if findings.contradictions:
+        lines.append(f"- {escape_markdown(findings.contradictions)}")
     return "\n".join(lines)
 
 

@@ -9,21 +9,24 @@ from probescale.report.phrases import describe_speed, format_count, name_metric,
 from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.metrics import METRICS, Metric
 
+ONE_TRAINING = "one training each: other seeds may say otherwise"  # a run never names a winner
+
 
 def comparison_sentence(result: RunResult) -> str:
-    """Whether other strategies kept better layers; empty after a failure, and where none was compared."""
+    """Whether other layers did better in their one training; empty after a failure, and where none was compared."""
     small, metric = result.subnetwork, METRICS[result.metric]
     others = {name: model for name, model in result.compared.items() if name in STRATEGIES and model.kept != small.kept}
     if result.failure or not others:
         return ""
     ahead = {name: model for name, model in others.items() if metric.loss(small.value, model.value) < 0}
     if not ahead:
-        return f"No other strategy in the table is better than {result.strategy}."
-    name = min(ahead, key=lambda name: metric.loss(0, ahead[name].value))
-    values = f"{name_metric(result)} {100 * ahead[name].value:.1f} against {100 * small.value:.1f}"
-    if small.interval[0] <= ahead[name].value <= small.interval[1]:
-        return f"The layers of {name} are as good here ({values}, within the 95 % interval)."
-    return f"The layers of {name} are better here ({values})."
+        return f"No other strategy in the table did better than {result.strategy}."
+    best = min(ahead.values(), key=lambda model: metric.loss(0, model.value))
+    names = " and ".join(name for name, model in ahead.items() if model.kept == best.kept)  # the same layers are one
+    values = f"{name_metric(result)} {100 * best.value:.1f} against {100 * small.value:.1f}"
+    if small.interval[0] <= best.value <= small.interval[1]:
+        return f"The layers of {names} are as good here ({values}, within the 95 % interval)."
+    return f"The layers of {names} did better here ({values}), in {ONE_TRAINING}."
 
 
 def simpler_is_enough(result: RunResult) -> bool:
@@ -79,10 +82,10 @@ def _good_enough(other: Alternative, result: RunResult) -> str:
     remarks = (
         f"{name_metric(result)} {100 * other.value:.1f} against {100 * small.value:.1f}",
         remark_lower(result),
-        "within the 95 % interval" if within else "",
+        "within the 95 % interval" if within else ONE_TRAINING,
     )
-    how = "as good" if within else "better"
-    return f"A simple alternative, {other.name}, is {how} here ({', '.join(filter(None, remarks))})"
+    how = "is as good" if within else "did better"
+    return f"A simple alternative, {other.name}, {how} here ({', '.join(filter(None, remarks))})"
 
 
 def _falls_short(other: Alternative, result: RunResult) -> str:

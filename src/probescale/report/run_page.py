@@ -46,7 +46,7 @@ def run_page(findings: RunFindings) -> str:
             cards=run_cards(findings),
             rows=rows,
             columns=[column._replace(title=column.title or metric) for column in shown],
-            bars="95 %, from resampling the dev examples.",
+            bars="95 %, over the dev examples.",
             places=[explorer_entry(result.task, scores, result.strategy, selection.kept, metric, measured, parameters)],
             metric=metric,
             line=_line(result),
@@ -151,7 +151,7 @@ def _notes(findings: RunFindings) -> list[str]:
     notes = [
         verdict_rule(result),
         f"Recipe: {result.recipe}. All subnetworks were trained with it; the original learns from labels only.",
-        f"The figures are from {result.split}. {findings.dev_sentence} Intervals come from resampling its "
+        f"The figures are from {result.split}. {findings.dev_sentence} Intervals are 95 % over its "
         "examples; another training seed can change a figure as well.",
         "Speed: how many times as fast as the original, both timed alternately on the machine of the run; below it, "
         "the middle 80 % of single measurements.",
@@ -163,6 +163,8 @@ def _notes(findings: RunFindings) -> list[str]:
             "The simple alternatives learn from the same training data. Their parameters are all weights that have to "
             "be kept, those of features and embeddings included."
         )
+    if findings.contradictions:
+        notes.append(findings.contradictions)
     if selection.reason:
         notes.append(f"Why these layers: {selection.reason}")
     if selection.certainty:

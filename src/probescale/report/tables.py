@@ -111,7 +111,10 @@ def search_table(search: SmallestSearch) -> Table:
     ]
     chosen = frozenset(number for number, step in enumerate(search.trials) if step.budget == search.answer)
     header = ("size", "layers kept", "parameters", "expected", "measured", "kept", "enough")
-    title = f"The smallest model that keeps {100 * search.keep:.4g} % of the original's metric"
+    title = (
+        f"The smallest model that keeps {100 * search.keep:.4g} % of the original's metric, on {search.examples:,} "
+        "held-out examples of train"
+    )
     return Table(title, header, tuple(rows), chosen, optional=("layers kept",))
 
 
@@ -124,10 +127,10 @@ def search_notes(search: SmallestSearch) -> list[str]:
     else:
         share = "" if answer.retention is None else f" {answer.retention:.1%}"
         first = (
-            f"{answer.budget} smaller keeps{share} with {answer.params / original.params:.1%} of the parameters; "
+            f"{answer.budget} smaller keeps{share} there with {answer.params / original.params:.1%} of the parameters; "
             f"{len(search.trials)} trainings."
         )
-    notes = [first, f"Decided on {search.examples:,} examples of train that nothing learned from; dev was not used."]
+    notes = [first, f"Decided on {search.examples:,} examples of train that nothing learned from; dev decided nothing."]
     if not search.bracketed:
         notes.append("The next smaller size was not trained.")
     return notes
@@ -144,5 +147,7 @@ def calibration_table(calibration: Calibration) -> Table:
     rows += [(f"error with {name}", f"{100 * error:.2f}") for name, error in errors.items()]
     if not calibration.informative:
         rows.append(("note", "no probe rises with the measured values: the weights are equal"))
+    if calibration.fitted_to:
+        rows.append(("fitted to", f"{calibration.fitted_to}: judge what these weights choose on other rows"))
     title = f"Weights from {calibration.points} measured subnetworks; errors are leave-one-out, in points"
     return Table(title, ("probe", "weight"), tuple(rows))

@@ -28,6 +28,7 @@ class Calibration(Record):
     error_mean: float  # the same error when the mean of the other values is predicted
     points: int
     informative: bool  # False: no probe rises with the measured values, so the weights are equal
+    fitted_to: str = ""  # what the values were measured on, as far as it is known
 
     def predict(self, scores: Scores, subset: Subset) -> float:
         """The expected value of a subset."""
@@ -43,8 +44,10 @@ class Calibration(Record):
         return float(self.intercept + self.scale * (sums @ list(self.weights.values())))
 
 
-def calibrate(scores: Scores, measured: Mapping[Subset, float]) -> Calibration:
+def calibrate(scores: Scores, measured: Mapping[Subset, float], fitted_to: str = "") -> Calibration:
     """Weights with which the sums of Eq. 2 come closest to the measured values (non-negative least squares).
+
+    `fitted_to`: what the values were measured on. Normally that is dev, which is then no longer unseen.
 
     >>> scores = {"pos": (0.0, 1.0, 0.0), "ner": (1.0, 0.0, 2.0)}
     >>> calibration = calibrate(scores, {(1,): 0.4, (2,): 0.7, (3,): 0.5, (1, 2): 0.8})
@@ -66,6 +69,7 @@ def calibrate(scores: Scores, measured: Mapping[Subset, float]) -> Calibration:
         error_mean=_left_out_error(np.zeros_like(equal), values),
         points=len(values),
         informative=bool(scale > 0),
+        fitted_to=fitted_to,
     )
 
 

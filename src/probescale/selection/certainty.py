@@ -31,7 +31,7 @@ class Certainty(BaseModel):
         """The certainty in one sentence for people."""
         how_often = f"it is chosen in {self.same:.0%} of {self.draws} resamples of the held-out rows"
         if not self.close or self.other is None:
-            return f"Sure: {how_often}."
+            return f"Stable: {how_often}."
         return f"Within the noise: {how_often}, layers {', '.join(map(str, self.other))} in {self.other_share:.0%}."
 
 

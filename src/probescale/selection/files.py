@@ -80,7 +80,10 @@ def select_from_files(
         parameters, costs = counted.count(evidence.layers, budget)
     provenance = tasks[0].provenance if len(tasks) == 1 else {"tasks": {task.task: task.provenance for task in tasks}}
     constraints = Constraints(budget, parameters, costs, structure)
-    return select(evidence, constraints, strategy, resamples=resamples, provenance=provenance)
+    selection = select(evidence, constraints, strategy, resamples=resamples, provenance=provenance)
+    if STRATEGIES[selection.strategy].reads != "relevance":  # it does not use the probes' weights
+        return selection
+    return selection.model_copy(update={"reason": " ".join(filter(None, (task.weights_note for task in tasks)))})
 
 
 def parse_weights(words: Sequence[str], field: str, what: str) -> dict[str, float]:

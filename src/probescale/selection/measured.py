@@ -67,6 +67,13 @@ def load_measured(paths: Sequence[Path]) -> dict[Subset, float]:
     return {kept: fmean(values) for kept, values in measured.items()}
 
 
+def describe_measured(paths: Sequence[Path]) -> str:
+    """What these values were measured on, as far as the files say it."""
+    files = [_find_file(path) for path in paths]
+    runs = [_read_run(path).subject for path in files if path.suffix.lower() != ".csv"]
+    return runs[0] if runs else "the values of a CSV file"
+
+
 def _find_file(path: Path) -> Path:
     """The file itself, or the metrics.json of a run folder."""
     for candidate in (path / "metrics.json", path):

@@ -24,7 +24,7 @@ class Selection(Record):
     dropped: tuple[int, ...]
     score: float  # sum of relevance over the kept layers
     certainty: Certainty | None = None  # None: the scores are not resampled, or the strategy does not read them
-    reason: str = ""  # one sentence, where a tournament decided
+    reason: str = ""  # where a tournament decided, or weights that were fitted to figures
     params: int | None = None  # None: the sizes of the layers are not known
     params_original: int | None = None
     ratio_total: float | None = None  # of all parameters, embeddings and head included

@@ -44,7 +44,7 @@ def study_page(folder: StudyFolder, results: Results, comparisons: Sequence[Comp
             cards=study_cards(found, results.rows),
             rows=[_row(row) for row in results.rows],
             columns=_columns(results.rows, metrics),
-            bars="95 %, from resampling the dev examples; one training each.",
+            bars="95 %, over the dev examples; one training each.",
             places=_places(folder, study, results.rows),
             metric=", ".join(sorted(metrics)),
             line=found[0].line() if len(found) == 1 else None,
@@ -76,6 +76,11 @@ def _columns(rows: Sequence[ResultRow], metrics: Collection[str]) -> list[Column
     shown = [column for column in COLUMNS if column.key not in constant]
     title = next(iter(metrics)) if len(metrics) == 1 else "metric"
     return [column._replace(title=title) if column.key == "value" else column for column in shown]
+
+
+def _layers(group: Sequence[ResultRow]) -> list[tuple[int, str, int]]:
+    """What was kept with every seed: strategies that agree in it are one."""
+    return [(row.seed, row.layers, row.params) for row in group]
 
 
 def _row(row: ResultRow) -> dict[str, Any]:

@@ -25,15 +25,18 @@ def write_study_report(folder: StudyFolder, results: Results) -> None:
     for table in tables:
         parts += [f"## {escape_markdown(table.title)}", table.markdown()]
     parts.append(
-        "Bold: the best under its budget. Parameters include embeddings and head; retention is the metric divided by "
-        "the original's; speed is how many times as fast as the original, both timed alternately. All rows are in "
-        "results.csv, each with the folder of its cell."
+        "Bold: the highest mean under its budget, which may be chance (see below). Parameters include embeddings and "
+        "head; retention is the metric divided by the original's; speed is how many times as fast as the original, "
+        "both timed alternately. All rows are in results.csv, each with the folder of its cell."
     )
     if evidence:
         parts += [
             "## Which differences are significant",
             "\n".join(evidence),
-            "Exact sign test over the dev rows of all seeds.",
+            "Rows of dev and trainings are two sources of chance. A lead is significant if it exceeds a margin for "
+            "both (Student's t, at 5 %) and if an exact sign test over the rows, each counted once, agrees. One "
+            "training says nothing about another, so one seed is never enough. Of twenty comparisons of equal methods, "
+            "one is expected to look significant.",
         ]
     parts += [f"![{path.stem}]({path.relative_to(folder.path)})" for path in figures]
     write_text(folder.path / "report.md", "\n\n".join(parts) + "\n")

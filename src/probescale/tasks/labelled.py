@@ -56,14 +56,9 @@ def load_tagged(
     field: str,
     rename: Mapping[str, str] | None = None,
     names: tuple[str, ...] | None = None,
-    repeats: bool = False,
 ) -> TaggedSentences:
-    """Sentences with one tag per word, or none. For dev, `names` are the tags of train, and other tags are errors.
-
-    Without `repeats`, a sentence that occurs several times is kept once: it would be on both sides of a split.
-    """
+    """Sentences with one tag per word, or none. For dev, `names` are the tags of train, and other tags are errors."""
     rows = read_tagged(data, field=field)
-    rows = rows if repeats else list(dict(rows).items())
     flat = [(rename or {}).get(tag, tag) for _, tags in rows for tag in tags if tag is not None]
     names = names or _label_names(flat, field=f"{field}.label", column=data.label)
     numbers = iter(_numbers(flat, names, field=f"{field}.label", row="tagged word"))

@@ -1,13 +1,13 @@
 """Metrics by name, each for one kind of task.
 
 A metric turns every prediction into a few numbers once, and computes its value from them: resampling repeats only the
-second step. A metric is added by one function with the decorator `metric`. scipy is imported when a metric is computed,
-not when its name is looked up.
+second step. A metric is added by one function with the decorator `metric`. F1 and Matthews correlation are those of
+scikit-learn (a test compares them), counted here because they are computed thousands of times for an interval. scipy is
+imported when a metric is computed, not when its name is looked up.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -18,6 +18,7 @@ from probescale.utils.registry import first_doc_line
 
 Value = Callable[[np.ndarray], float]  # (answers, numbers) -> the metric
 Read = Callable[[np.ndarray, np.ndarray, tuple[str, ...]], np.ndarray]  # gold, predicted, names -> (answers, numbers)
+Share = Callable[[np.ndarray], np.ndarray]  # (answers, numbers) -> (answers, 2), what is right and of how much
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Metric:
     value: Value
     lower_is_better: bool = False
     binary: bool = False  # about one of two labels
+    share: Share | None = None  # for metrics that are shares, which have exact intervals
     names: tuple[str, ...] = ()  # of labels or tags
     positive: int = 1  # number of the label that binary metrics are about
 
@@ -65,7 +67,12 @@ def _both(gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> n
 
 
 def metric(
-    kind: str, read: Read = _both, *, lower_is_better: bool = False, binary: bool = False
+    kind: str,
+    read: Read = _both,
+    *,
+    lower_is_better: bool = False,
+    binary: bool = False,
+    share: Share | None = None,
 ) -> Callable[[Value], Value]:
     """Register a metric for a kind of task, under the function's name; its docstring is the help.
 
@@ -73,13 +80,17 @@ def metric(
     """
 
     def register(value: Value) -> Value:
-        METRICS[value.__name__] = Metric(kind, read, value, lower_is_better, binary)
+        METRICS[value.__name__] = Metric(kind, read, value, lower_is_better, binary, share)
         return value
 
     return register
 
 
-@metric("class")
+def _right_rows(rows: np.ndarray) -> np.ndarray:
+    return np.stack([rows[:, 0] == rows[:, 1], np.ones(len(rows))], 1)
+
+
+@metric("class", share=_right_rows)
 def accuracy(rows: np.ndarray) -> float:
     """Share of right answers."""
     return float(np.mean(rows[:, 0] == rows[:, 1]))
@@ -168,55 +179,20 @@ def _sentences(gold: np.ndarray, predicted: np.ndarray) -> zip[tuple[tuple[int, 
     return zip(gold, predicted, strict=True)
 
 
-@metric("tags", _tags)
+@metric("tags", _tags, share=lambda rows: rows)
 def tag_accuracy(rows: np.ndarray) -> float:
     """Share of right tags, over all words that have one."""
     right, words = rows.sum(0)
     return float(right / max(words, 1))
 
 
-@metric("tags", _spans)
+def _matched_spans(rows: np.ndarray) -> np.ndarray:
+    """F1 is the share of right spans in the mean number of predicted and gold ones."""
+    return np.stack([rows[:, 0], rows[:, 1:].mean(1)], 1)
+
+
+@metric("tags", _spans, share=_matched_spans)
 def entity_f1(rows: np.ndarray) -> float:
     """F1 of whole spans, as CoNLL-2003 and seqeval count: for tags such as B-PER, I-PER and O."""
     right, guessed, real = rows.sum(0)
     return float(2 * right / max(guessed + real, 1))
-
-
-def interval(metric: Metric, gold: np.ndarray, predicted: np.ndarray, seed: int) -> tuple[float, float]:
-    """95 % bootstrap interval of a metric over the examples; of a single example, its value twice."""
-    rows = metric.rows(gold, predicted)
-    return _resample(lambda drawn: metric.value(rows[drawn]), len(rows), seed)
-
-
-def retention_interval(
-    metric: Metric, gold: np.ndarray, predicted: np.ndarray, original: np.ndarray, seed: int
-) -> tuple[float, float] | None:
-    """95 % bootstrap interval of the retention: both models answer the same resampled examples.
-
-    None where a resample leaves no share to name.
-    """
-    small, whole = (metric.rows(gold, answers) for answers in (predicted, original))
-
-    def share(drawn: np.ndarray) -> float:
-        retention = metric.retention(float(metric.value(small[drawn])), float(metric.value(whole[drawn])))
-        return math.nan if retention is None else retention
-
-    low, high = _resample(share, len(gold), seed)
-    return None if math.isnan(low) or math.isnan(high) else (low, high)
-
-
-def _resample(statistic: Callable[[np.ndarray], float], count: int, seed: int) -> tuple[float, float]:
-    """The 95 % interval of a statistic of resampled rows; of a single row, its value twice."""
-    from scipy.stats import bootstrap
-
-    every = np.arange(count)
-    if count < 2:
-        return float(statistic(every)), float(statistic(every))
-    draws = {
-        "n_resamples": 1000,
-        "batch": 100,
-        "method": "percentile",
-        "rng": seed,
-    }  # in batches, so that memory stays small
-    result = bootstrap((every,), statistic, vectorized=False, **draws)
-    return float(result.confidence_interval.low), float(result.confidence_interval.high)

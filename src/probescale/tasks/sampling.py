@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -15,20 +16,44 @@ D = TypeVar("D", bound=Data)
 
 
 def without_repeats(train: D, dev: Data | None = None) -> D:
-    """The rows whose inputs occur neither in an earlier row nor in dev: repeats would flatter the metric.
+    """One row per input, and none whose input is in dev: repeats would flatter the metric.
 
-    Case and white space are ignored, as many tokenizers ignore them.
+    Rows with the same input and different labels contradict each other: the label of more than half of them is kept,
+    and without one, none of them. Case and white space are ignored, as many tokenizers ignore them.
     """
-    seen = {_plain(inputs) for inputs in dev.inputs} if dev else set()
-    rows = []
-    for row, inputs in enumerate(map(_plain, train.inputs)):
-        if inputs not in seen:
-            seen.add(inputs)
-            rows.append(row)
-    return train.take(rows)
+    groups: dict[tuple[str, ...], list[int]] = {}
+    for row, inputs in enumerate(map(normalise, train.inputs)):
+        groups.setdefault(inputs, []).append(row)
+    labels = train.gold
+    kept = (_find_agreed(rows, labels) for rows in groups.values())
+    rows = sorted(row for row in kept if row is not None)
+    return without_texts(train.take(rows), dev) if dev else train.take(rows)
 
 
-def _plain(inputs: tuple[str, ...]) -> tuple[str, ...]:
+def _find_agreed(rows: Sequence[int], labels: np.ndarray) -> int | None:
+    """The first row with the label that more than half of these rows have; None where there is no such label."""
+    if len(rows) == 1:
+        return rows[0]
+    label, count = Counter(labels[row] for row in rows).most_common(1)[0]
+    return next(row for row in rows if labels[row] == label) if 2 * count > len(rows) else None
+
+
+def without_texts(data: D, dev: Data) -> D:
+    """The rows whose inputs are not in dev; where only one of both has pairs, the rows that share no text with dev."""
+    words_differ, pairs_differ = data.per_word != dev.per_word, (data.pairs is None) != (dev.pairs is None)
+
+    def keys(inputs: tuple[str, ...]) -> set[tuple[str, ...]]:
+        plain = normalise(inputs)
+        if words_differ:  # "it 's" and "it's" are the same text
+            plain = tuple(text.replace(" ", "") for text in plain)
+        return {(text,) for text in plain} if pairs_differ else {plain}
+
+    taken = set[tuple[str, ...]]().union(*map(keys, dev.inputs))
+    return data.take([row for row, inputs in enumerate(data.inputs) if taken.isdisjoint(keys(inputs))])
+
+
+def normalise(inputs: tuple[str, ...]) -> tuple[str, ...]:
+    """Texts in the form in which they are compared."""
     return tuple(" ".join(text.split()).casefold() for text in inputs)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from probescale.config import DataConfig
 from probescale.errors import UserError
-from probescale.tasks.data import Examples, load_rows
+from probescale.tasks.data import Data, Examples, load_rows
 from probescale.tasks.readers import Columns, read_columns
-from probescale.tasks.sampling import seeded_draw
+from probescale.tasks.sampling import seeded_draw, without_texts
 from probescale.utils.registry import first_doc_line
 
 Labelled = list[tuple[str, str]]  # text, label
@@ -54,8 +54,10 @@ def structural(**columns: str) -> Callable[[Make], Make]:
     return register
 
 
-def load_property(name: str, data: DataConfig | None, texts: tuple[str, ...], seed: int, *, field: str) -> Examples:
-    """Texts labelled with a property, from its own data or from the task's texts."""
+def load_property(
+    name: str, data: DataConfig | None, texts: tuple[str, ...], seed: int, *, field: str, dev: Data | None = None
+) -> Examples:
+    """Texts labelled with a property, from its own data or from the task's texts, without those of dev."""
     wanted = PROPERTIES[name]
     if data is None and wanted.columns:
         raise UserError(
@@ -69,7 +71,7 @@ def load_property(name: str, data: DataConfig | None, texts: tuple[str, ...], se
         columns = read_columns(data.source, data.split, dict(wanted.columns), header=data.header, field=f"{field}.data")
     else:
         columns = {"text": _read_texts(data, field=f"{field}.data")}
-    rows = list(dict(wanted.make(columns, seed)).items())
+    rows = wanted.make(_without_dev(columns, dev) if dev else columns, seed)
     if len({label for _, label in rows}) < 2:
         raise UserError(
             f'"{name}" finds {len(rows)} usable sentences here, all of one class',
@@ -77,6 +79,14 @@ def load_property(name: str, data: DataConfig | None, texts: tuple[str, ...], se
             hint="give more or longer texts with data:",
         )
     return load_rows(rows)
+
+
+def _without_dev(columns: Columns, dev: Data) -> Columns:
+    """The columns without rows of dev: once words are exchanged, a text of dev is not recognised."""
+    texts = columns["text"] if "text" in columns else [" ".join(words) for words in columns["words"]]
+    rows = Examples(tuple(texts), None, tuple(range(len(texts))), ())
+    kept = without_texts(rows, dev).labels
+    return {name: [column[row] for row in kept] for name, column in columns.items()}
 
 
 def _read_texts(data: DataConfig, *, field: str) -> list[str]:

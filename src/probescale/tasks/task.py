@@ -9,11 +9,12 @@ import numpy as np
 from probescale.config import WORD_POOLINGS, ProbeConfig, TaskConfig
 from probescale.errors import UserError, lookup
 from probescale.tasks.balance import choose_metric
+from probescale.tasks.contradictions import Contradictions, find_contradictions
 from probescale.tasks.data import Data
 from probescale.tasks.kinds import Kind, find_kind
 from probescale.tasks.labelled import load_examples, load_tagged
 from probescale.tasks.metrics import METRICS, Metric
-from probescale.tasks.sampling import sample, split, without_repeats
+from probescale.tasks.sampling import sample, split, without_repeats, without_texts
 from probescale.tasks.structural import PROPERTIES, load_property
 from probescale.tasks.unlabelled import load_unlabelled
 
@@ -29,11 +30,12 @@ class Task:
     train: Data
     dev: Data
     dev_split: str  # how the report names it
-    repeats: int  # training rows left out: they repeat another row, or a row of dev
+    repeats: int  # training rows left out: they repeat or contradict another row, or a row of dev
     probe_data: dict[str, Data]  # what each probe learns from
     unlabelled: Data | None = None  # texts for a teacher to answer
     validation: Data | None = None  # a part of train that nothing learns from, to decide on
     positive: str | None = None  # the label that the metric is about, where it is about one
+    contradictions: Contradictions | None = None  # texts with different labels, in the files as they are
 
     @property
     def kind(self) -> Kind:
@@ -59,7 +61,10 @@ class Task:
     def with_validation(self, share: float, seed: int) -> Task:
         """The same task with a share of train held out, to decide on."""
         train, held_out = split(self.train, share, seed)
-        data = {name: train if data is self.train else data for name, data in self.probe_data.items()}
+        data = {
+            name: train if data is self.train else without_texts(data, held_out)
+            for name, data in self.probe_data.items()
+        }
         return replace(self, train=train, validation=held_out, probe_data=data)
 
     def with_names(self, names: tuple[str, ...]) -> Task:
@@ -99,6 +104,7 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         train, dev = split(rows, held_out, seed)
         dev_split = f"held out ({held_out / len(rows):.0%} of train)"
     repeats = len(raw) - len(train) - (0 if config.dev else len(dev))
+    contradictions = find_contradictions(raw, dev if config.dev else None)
     train = sample(train, config.max_train, seed)
     kind.refuse_too_few(train)
     metric, positive = choose_metric(config, train, kind.choose_metric(config.metric, train.names))
@@ -110,7 +116,18 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         )
     probe_data = {probe.name: _load_probe_data(probe, n, train, dev, seed) for n, probe in enumerate(config.probes)}
     unlabelled = config.unlabelled and load_unlabelled(config.unlabelled, train, dev, seed, field="task.unlabelled")
-    return Task(config.name, metric, train, dev, dev_split, repeats, probe_data, unlabelled, positive=positive)
+    return Task(
+        config.name,
+        metric,
+        train,
+        dev,
+        dev_split,
+        repeats,
+        probe_data,
+        unlabelled,
+        positive=positive,
+        contradictions=contradictions,
+    )
 
 
 def _load_probe_data(probe: ProbeConfig, number: int, train: Data, dev: Data, seed: int) -> Data:
@@ -118,10 +135,10 @@ def _load_probe_data(probe: ProbeConfig, number: int, train: Data, dev: Data, se
     field = f"task.probes.{number}"
     if probe.property is not None:
         lookup(PROPERTIES, probe.property, field=f"{field}.property")
-        return without_repeats(load_property(probe.property, probe.data, train.texts, seed, field=field), dev)
+        labelled = load_property(probe.property, probe.data, train.texts, seed, field=field, dev=dev)
+        return without_repeats(labelled, dev)
     if probe.data is not None and probe.pooling in WORD_POOLINGS:
-        tagged = load_tagged(probe.data, field=f"{field}.data")
-        return without_repeats(tagged, dev) if dev.per_word else tagged
+        return without_repeats(load_tagged(probe.data, field=f"{field}.data"), dev)
     if probe.data is None:
         data = train
     else:

@@ -15,7 +15,7 @@ from probescale.recovery.alternatives.static_embeddings import fit_static_embedd
 from probescale.recovery.alternatives.timing import compare_times
 from probescale.recovery.result import Alternative, EvaluatedModel
 from probescale.tasks.data import Data
-from probescale.tasks.metrics import interval
+from probescale.tasks.intervals import interval
 from probescale.tasks.task import Task
 from probescale.utils.progress import spinner
 

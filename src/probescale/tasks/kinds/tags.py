@@ -39,7 +39,7 @@ class Tags(Kind):
         rename: Mapping[str, str] | None = None,
         names: tuple[str, ...] | None = None,
     ) -> Data:
-        return load_tagged(data, field=field, rename=rename, names=names, repeats=True)
+        return load_tagged(data, field=field, rename=rename, names=names)
 
     def check_rows(self, data: DataConfig, *, field: str) -> object:
         return read_tagged(data, field=field)
