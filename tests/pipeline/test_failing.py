@@ -209,7 +209,7 @@ def test_a_run_recovers_from_a_first_training_that_failed(model_folder, task_fil
     assert result.original.value > 0.9
     assert result.retention == result.subnetwork.value / result.original.value
     assert result.original.losses
-    assert "Warning" not in (tmp_path / "out" / "report.md").read_text()
+    assert "Do not ship it" not in (tmp_path / "out" / "report.md").read_text()
 
 
 @pytest.mark.long

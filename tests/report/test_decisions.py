@@ -144,10 +144,12 @@ def test_a_browser_shows_the_verdict_round_ticks_floors_and_hints(browser, tmp_p
         assert page.locator(".hint").count() == 0, "nothing is cut at 1280 pixels"
         ticks = [float(text) for text in page.locator("#chart .tick").all_text_contents()]
         assert all(tick % 5 == 0 for tick in ticks)
+        assert page.locator("#chart .size").all_text_contents(), "sizes are named"
         assert page.locator("#curves .floor").count() == 2
         page.set_viewport_size({"width": 390, "height": 800})
         page.locator(".hint").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        assert len(page.locator("#chart .size").all_text_contents()) >= 2, "sizes are named on a phone"
         cut = page.evaluate(
             "[...document.querySelectorAll('.scroll')].filter((b) => b.scrollWidth > b.clientWidth + 1).length"
         )

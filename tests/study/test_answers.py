@@ -14,7 +14,8 @@ def row(strategy: str, budget: str, value: float, params: int, seed: int = 0, **
         cell=f"{strategy}-{budget}-{seed}", model="bert", task="sst2", strategy=strategy, budget=budget, seed=seed,
         k=2, layers="1 2", params=params, megabytes=params / 250_000, ratio_total=params / 1_000_000, ratio_layers=0.5,
         criterion=None, probed=None, metric="accuracy", value=value, low=value - 0.02, high=value + 0.02,
-        retention=value / 0.9, agreement=0.9, milliseconds=1.0, speedup=1_000_000 / params, speed_low=1.0,
+        retention=value / 0.9, retention_low=value / 0.9 - 0.01, retention_high=value / 0.9 + 0.01, examples=1000,
+        agreement=0.9, milliseconds=1.0, speedup=1_000_000 / params, speed_low=1.0,
         speed_high=3.0, seconds=1.0,
     )  # fmt: skip
     return made.model_copy(update=changes)
@@ -32,7 +33,7 @@ def test_the_smallest_that_keeps_enough_is_said_first():
     decision, heading, reasons = study_verdict(found)
     assert (decision, heading) == ("ship", "Ship stitched with k=2")
     assert reasons == (
-        "it keeps 97.2 % of the accuracy, is 2.0 times smaller and 2.0 times as fast, mean of 2 seeds, and is the "
+        "It keeps 97.2 % of the accuracy, is 2.0 times smaller and 2.0 times as fast, mean of 2 seeds, and is the "
         "smallest trained model that keeps 95 %."
     )
     cards = study_cards(found, rows)
@@ -41,9 +42,22 @@ def test_the_smallest_that_keeps_enough_is_said_first():
     assert found[0].line() == (pytest.approx(0.855), "95 % of the original")
 
 
-def test_a_seed_that_keeps_too_little_is_a_doubt():
-    rows = [*WHOLE, SMALL[0], row("stitched", "k=2", 0.84, 500_000, 1)]
-    assert study_verdict(find_answers(rows))[:2] == ("unsure", "Perhaps stitched with k=2")
+@pytest.mark.parametrize(
+    "second",
+    [
+        row("stitched", "k=2", 0.84, 500_000, 1),  # keeps too little
+        SMALL[1].model_copy(update={"retention_low": 0.94}),  # may keep too little
+        SMALL[1].model_copy(update={"retention_low": None}),
+        SMALL[1].model_copy(update={"examples": 40}),
+    ],
+)
+def test_a_seed_that_is_not_sure_is_a_doubt(second):
+    assert study_verdict(find_answers([*WHOLE, SMALL[0], second]))[:2] == ("unsure", "Perhaps stitched with k=2")
+
+
+def test_methods_that_are_alike_are_a_tie():
+    rows = [*WHOLE, *SMALL, *(one.model_copy(update={"strategy": "top_k"}) for one in SMALL)]
+    assert study_cards(find_answers(rows), rows)[3].value == "a tie"
 
 
 def test_where_none_keeps_enough_the_best_is_named():

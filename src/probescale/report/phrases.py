@@ -112,6 +112,8 @@ def describe_size(small: EvaluatedModel, original: EvaluatedModel) -> str:
 
 def describe_ratio(small: EvaluatedModel, original: EvaluatedModel) -> str:
     """How many times smaller, or how many percent where it is hardly smaller."""
+    if small.params == original.params:
+        return "not smaller"
     times = original.params / small.params
     return f"{times:.1f} times smaller" if times >= 1.05 else f"{1 - 1 / times:.1%} less".replace("%", " %")
 

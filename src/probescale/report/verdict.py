@@ -93,9 +93,14 @@ def _judge(result: RunResult) -> tuple[Decision, str, str]:
         return "unsure", "You may not need it", ""
     if interval[0] < wanted:
         return "unsure", "Not sure yet", f"{limit}, and {result.examples:,} examples cannot tell"
-    if result.examples * max(1 - wanted, 0.01) < UNSEEN:
+    if too_few(result.examples, wanted):
         return "unsure", "Not sure yet", f"{limit}, and {result.examples:,} examples are too few to tell"
     return "ship", "Ship it, but time it again" if timed_while_busy(result) else "Ship it", ""
+
+
+def too_few(examples: int, wanted: float) -> bool:
+    """Whether this many examples could miss every error of a model that keeps less than the wanted share."""
+    return examples * max(1 - wanted, 0.01) < UNSEEN
 
 
 def timed_while_busy(result: RunResult) -> bool:

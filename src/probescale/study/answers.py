@@ -10,7 +10,7 @@ from probescale.recovery.result import ORIGINAL
 from probescale.report.page import Card
 from probescale.report.phrases import format_megabytes, format_percent
 from probescale.report.table import format_speed
-from probescale.report.verdict import ENOUGH, Decision
+from probescale.report.verdict import ENOUGH, Decision, too_few
 from probescale.study.results import ResultRow
 from probescale.study.tables import group_seeds, is_best
 from probescale.tasks.metrics import METRICS
@@ -27,7 +27,7 @@ class Answer:
     original: Group
     best: Group
     enough: bool  # on the mean of its seeds
-    every_seed: bool
+    sure: bool  # with every seed: its whole 95 % interval, on enough dev examples
 
     @property
     def name(self) -> str:
@@ -76,8 +76,8 @@ def find_answers(rows: Sequence[ResultRow]) -> list[Answer]:
             best = min(enough, key=lambda group: (_mean(group, "params"), -(_retention(group) or 0)))
         else:
             best = max(smaller, key=lambda group: _retention(group) or 0)
-        every_seed = all((row.retention or 0) >= ENOUGH for row in best)
-        answers.append(Answer(model, task, original, best, enough=bool(enough), every_seed=every_seed))
+        sure = all((row.retention_low or 0) >= ENOUGH and not too_few(row.examples, ENOUGH) for row in best)
+        answers.append(Answer(model, task, original, best, enough=bool(enough), sure=sure))
     return answers
 
 
@@ -88,7 +88,7 @@ def study_verdict(answers: Sequence[Answer]) -> tuple[Decision, str, str]:
         return "unsure", "Nothing is known yet", "No small model has been trained."
     enough = [answer for answer in answers if answer.enough]
     if len(answers) > 1:
-        decision: Decision = "ship" if len(enough) == len(answers) else "unsure" if enough else "no"
+        decision: Decision = "ship" if all(one.enough and one.sure for one in answers) else "unsure" if enough else "no"
         heading = f"{len(enough)} of {len(answers)} can be made smaller"
         return decision, heading, f"For them a trained model keeps {limit} of what the original reaches."
     (answer,) = answers
@@ -98,10 +98,11 @@ def study_verdict(answers: Sequence[Answer]) -> tuple[Decision, str, str]:
     size = f"{answer.times_smaller:.1f} times smaller and {_describe_speed(answer.best)}{several}"
     if not answer.enough:
         return "no", f"No model keeps {limit}", f"{answer.name} keeps most: {kept or 'no share to name'}, {size}."
-    reasons = f"it keeps {kept}, is {size}, and is the smallest trained model that keeps {limit}"
-    if answer.every_seed:
+    reasons = f"It keeps {kept}, is {size}, and is the smallest trained model that keeps {limit}"
+    if answer.sure:
         return "ship", f"Ship {answer.name}", f"{reasons}."
-    return "unsure", f"Perhaps {answer.name}", f"{reasons} on average, but not with every seed."
+    examples = answer.best[0].examples
+    return "unsure", f"Perhaps {answer.name}", f"{reasons}, but {examples:,} examples cannot tell for every seed."
 
 
 def study_cards(answers: Sequence[Answer], rows: Sequence[ResultRow]) -> list[Card]:
@@ -142,9 +143,12 @@ def _method_card(rows: Sequence[ResultRow]) -> list[Card]:
     """The strategy that is ahead under most budgets; none where only one was tried."""
     groups = [group for group in group_seeds(rows) if group[0].strategy != ORIGINAL]
     budgets = {group[0].budget for group in groups}
-    ahead = [group[0].strategy for group in groups if is_best(group, rows)]
     if len({group[0].strategy for group in groups}) < 2:
         return []
+    best = [group[0] for group in groups if is_best(group, rows)]
+    ahead = [row.strategy for row in best if [other.budget for other in best].count(row.budget) == 1]  # no tie
+    if not ahead:
+        return [Card("a tie", "no method is ahead of the others")]
     name = max(dict.fromkeys(ahead), key=ahead.count)
     caption = f"ahead for {ahead.count(name)} of {len(budgets)} budget{'s' * (len(budgets) > 1)}"
     return [Card(name, caption, "which differences are significant stands below")]

@@ -43,6 +43,9 @@ class ResultRow(BaseModel):
     low: float
     high: float
     retention: float | None
+    retention_low: float | None = None  # 95 % interval, both models on the same resampled dev examples
+    retention_high: float | None = None
+    examples: int = 0  # in the dev set
     agreement: float  # share of dev rows on which it agrees with the original
     milliseconds: float  # of one forward pass, as in metrics.json
     speedup: float  # over the original; both are timed alternately
@@ -107,6 +110,7 @@ def _row(
 ) -> ResultRow:
     same = [a == b for a, b in zip(predicted[ORIGINAL], predicted[strategy], strict=True)]
     is_original = strategy == ORIGINAL
+    sure = (model.retention,) * 2 if is_original else result.retention_interval or (None, None)
     return ResultRow(
         cell=cell.preparation if is_original else cell.name,
         model=cell.model,
@@ -127,6 +131,9 @@ def _row(
         low=model.interval[0],
         high=model.interval[1],
         retention=model.retention,
+        retention_low=sure[0],
+        retention_high=sure[1],
+        examples=result.examples,
         agreement=sum(same) / len(same),
         milliseconds=model.milliseconds,
         speedup=model.speedup,

@@ -112,9 +112,9 @@ function ticks(values, most = 5) {
   const first = Math.floor(low / step + 1e-9), last = Math.max(Math.ceil(high / step - 1e-9), first + 1);
   return Array.from({ length: last - first + 1 }, (_, number) => (first + number) * step);
 }
-// 1, 2 and 5 of every power of ten, or fewer, between the ends.
+// Round sizes between the ends, at most `most` of them: as many as there can be.
 function roundSizes(low, high, most) {
-  for (const steps of [[1, 2, 5], [1, 3], [1]]) {
+  for (const steps of [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1, 3], [1]]) {
     const found = [];
     for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10)
       found.push(...steps.map((step) => step * power).filter((size) => size >= low && size <= high));
@@ -192,7 +192,7 @@ function chart() {
   grid(svg, lines, y, width);
   svg.append(draw("text", { x: 12, y: 14 }, data.metric));
   const unit = Math.log(high / low) / (width - 180);  // of a pixel, to fill the margins with round sizes as well
-  for (const tick of roundSizes(low * Math.exp(-50 * unit), high * Math.exp(50 * unit), width / 90))
+  for (const tick of roundSizes(low * Math.exp(-50 * unit), high * Math.exp(50 * unit), Math.max(5, width / 90)))
     svg.append(draw("line", { class: "axis", x1: x(Math.log(tick)), x2: x(Math.log(tick)), y1: height - 34, y2: height - 29 }),
       draw("text", { class: "size", x: x(Math.log(tick)), y: height - 14, "text-anchor": "middle" }, roundSize(tick)));
   if (data.line) {
@@ -283,7 +283,7 @@ function hints() {
     box.classList.toggle("more", wide);
     for (const [name, value] of Object.entries({ tabindex: "0", role: "region", "aria-label": "table, scrolls sideways" }))
       wide ? box.setAttribute(name, value) : box.removeAttribute(name);
-    if (wide && !hint) box.before(make("p", { class: "hint" }, "More columns to the right: scroll the table sideways →"));
+    if (wide && !hint) box.before(make("p", { class: "hint" }, "Scroll the table sideways for more columns →"));
     if (!wide && hint) hint.remove();
   }
 }
