@@ -18,6 +18,7 @@ from probescale import load_config, run
 from probescale.cli import app
 from probescale.config import RunConfig
 from probescale.deploy.compressed import Compressed
+from probescale.study.settings import StudyConfig
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -89,6 +90,8 @@ def test_a_command_parses(example: Example):
 @pytest.mark.parametrize("example", find_blocks("yaml"), ids=str)
 def test_a_configuration_is_valid(example: Example):
     raw = YAML(typ="safe").load(example.text)
+    if "study" in raw:
+        StudyConfig.model_validate(raw.pop("study"))
     config = RunConfig.model_validate({"model": {"source": "m"}, "task": "sst2", "selection": {"k": 2}} | raw)
     assert raw.keys() <= config.model_fields_set
 

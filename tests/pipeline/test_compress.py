@@ -17,6 +17,7 @@ from probescale.pipeline.compress import NOTHING_GIVEN, Request, build_config
 from probescale.pipeline.validate import check
 from probescale.recovery.result import RunResult
 from probescale.recovery.smallest import SmallestSearch
+from probescale.tasks.task import load_task
 from probescale.utils.ownership import MANIFEST
 from probescale.utils.yaml_files import read_yaml
 
@@ -163,12 +164,31 @@ def build(model_folder, data, tmp_path, **request):
     return build_config(Request(str(model_folder("bert")), data, **request), tmp_path / "inputs")
 
 
+def test_tables_without_header(model_folder, tmp_path):
+    train, dev = (tmp_path / name for name in ("train.csv", "dev.tsv"))
+    train.write_text("".join(f'"{text}",{label}\n' for text, label in ROWS[:120]))
+    dev.write_text("".join(f"{text}\t{label}\n" for text, label in ROWS[120:]))
+    more = tmp_path / "more.csv"
+    more.write_text("".join(f'"{text}",x\n' for text, _ in labelled_rows(20, seed=9)))
+    given = {"dev": str(dev), "unlabelled": str(more)}
+    config, layout = build(model_folder, str(train), tmp_path, header=False, **given)
+    assert layout.describe() == "text: column 1, label: column 2 (2 classes)"
+    assert config.task.dev is not None
+    assert config.task.unlabelled is not None
+    for part in (config.task.train, config.task.dev, config.task.unlabelled):
+        assert (part.header, part.text) == (False, "1")
+    assert len(load_task(config.task, 0).train) == 120, "the first line is a row like the others"
+    with pytest.raises(UserError, match=r"(?s)looks as if it had no header.*give --no-header"):
+        build(model_folder, str(train), tmp_path)
+
+
 def test_the_configuration_is_that_of_the_defaults(model_folder, table, tmp_path):
     config, layout = build(model_folder, str(table), tmp_path)
     assert (layout.text, layout.label, layout.kind, layout.pair) == ("review", "sentiment", "class", None)
     assert (config.task.train.text, config.task.train.label) == ("review", "sentiment")
     assert config.selection.budget == NOTHING_GIVEN == "5x"
     assert (config.selection.strategy, config.compare, config.time) == ("tried", (), None)
+    assert config.task.max_dev == 10_000, "every model answers every row of dev"
     assert config.recovery == type(config.recovery)()
     assert config.shrink == type(config.shrink)()
     assert not (tmp_path / "inputs").exists(), "nothing from Python had to be written"

@@ -219,3 +219,15 @@ def test_the_recipe_in_words():
     assert "subnetworks distilled from some/teacher (" in describe_recipe(recipe, other, 3000, 0, 0)
     plain = RecoveryConfig(distil=False)
     assert "distilled" not in describe_recipe(choose_recipe(plain, USUAL), plain, 3000, 0, 0)
+
+
+def test_rare_labels_count_more_unless_the_user_says_otherwise():
+    rare = replace(USUAL, rare_labels=True)
+    chosen = choose_recipe(RecoveryConfig(), rare)
+    assert chosen.class_weights == "square_root"
+    assert chosen.for_original(RecoveryConfig()).class_weights == "square_root"
+    assert chosen.fill_in(RecoveryConfig()).class_weights == "square_root"
+    assert "square root class weights" in describe_recipe(chosen, RecoveryConfig(), 100, 0, 0)
+    assert choose_recipe(RecoveryConfig(), USUAL).class_weights == "none"
+    for given_weights in ("none", "balanced"):
+        assert choose_recipe(RecoveryConfig(class_weights=given_weights), rare).class_weights == given_weights
