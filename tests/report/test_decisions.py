@@ -110,8 +110,12 @@ def test_every_number_of_the_cards_is_in_the_files_of_the_run():
     kept, speed, size, changed = data["cards"]
     assert kept[3] == result.retention
     assert speed[3] == 1 / result.subnetwork.speedup
+    assert result.subnetwork.megabytes
+    assert result.original.megabytes
     assert size[3] == result.subnetwork.megabytes / result.original.megabytes
-    assert changed[0] == str(found("clear_success").regressions.newly_wrong)
+    regressions = found("clear_success").regressions
+    assert regressions
+    assert changed[0] == str(regressions.newly_wrong)
     floors = data["places"][0]["probes"][0]["floors"]
     assert floors == {"majority": 0.557, "bag of words": 0.781}
 

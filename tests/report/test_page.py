@@ -16,7 +16,7 @@ from probescale.probing.scores import ProbeResult, ProbeScores, SubnetworkScores
 from probescale.recovery.regressions import Example, Regressions, Slice
 from probescale.recovery.result import Alternative, EvaluatedModel, RunResult
 from probescale.report.findings import RunFindings
-from probescale.report.page import Page, explorer_entry, render
+from probescale.report.page import Card, Page, explorer_entry, render
 from probescale.report.run_page import run_page
 from probescale.selection.budget import parse_budget
 from probescale.selection.constraints import Constraints
@@ -261,7 +261,7 @@ def test_figures_are_told_where_they_stand(page):
 
 def test_no_number_becomes_no_page():
     with pytest.raises(ValueError, match="JSON"):
-        render(Page("t", [], [("nan", "x")], [{"value": float("nan")}], [], "", [], [], []))
+        render(Page("t", [], [Card("nan", "x")], [{"value": float("nan")}], [], "", [], [], []))
 
 
 @pytest.mark.slow
