@@ -154,7 +154,7 @@ def test_an_empty_mapping_is_refused(cli, tmp_path):
 def test_a_constant_text_column(cli, config, tmp_path):
     data = write_csv(tmp_path / "same.csv", [("en", "ab"[i % 2]) for i in range(100)])
     path = config(task__train={"source": str(data)}, task__dev=None)
-    assert_refused(cli, path, tmp_path, "task.train: only 1 usable training rows")
+    assert_refused(cli, path, tmp_path, "task.train: only 0 usable training rows")
 
 
 def test_local_data_is_checked_although_the_model_is_remote(cli, config, task_files):

@@ -76,7 +76,7 @@ def place(tmp_path_factory, model_folder, task_files):
         (root / name).write_bytes(source.read_bytes())
     (root / "model").symlink_to(model_folder("bert"))
     (root / "texts.txt").write_text("the film was good\n")
-    (root / "measured.csv").write_text("layers,value\n1 2,0.8\n2 3,0.7\n3 4,0.9\n1 4,0.6\n1 3,0.65\n")
+    (root / "measured.csv").write_text("layers,value\n1-2,0.8\n2-3,0.7\n3-4,0.9\n1-4,0.6\n1-3,0.65\n")
     for name in ("notes.md", "picture.svg", "picture.png"):
         (root / name).write_text(NOTE)
     raw = settings(model_folder, task_files) | {"selection": {"k": 2, "strategy": "stitched"}, "shrink": "none"}

@@ -117,13 +117,13 @@ def test_a_stop_that_gets_lost_at_the_end(lose):
 def test_a_stop_that_a_library_turns_into_another_error():
     def convert() -> None:
         try:
-            signal.raise_signal(signal.SIGHUP)
+            signal.raise_signal(signal.SIGTERM)
         except BaseException:
             raise RuntimeError("the callback failed") from None
 
     with pytest.raises(Stopped) as stopped, stop_on_signals():
         convert()
-    assert stopped.value.code == 129
+    assert stopped.value.code == 143
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ def test_a_rare_label(tmp_path, model_folder, capsys):
         "probing": {"selectivity": False, "code_length": False, "penalties": [0.01]},
         "selection": {"strategy": "uniform_k", "k": 2},
         "shrink": "none",
-        "recovery": {"epochs": 6, "learning_rate": 3e-3, "batch_size": 16, "augment": 0},
+        "recovery": {"epochs": 12, "learning_rate": 1e-3, "batch_size": 16, "augment": 0},
     }
     result = run(check(raw), tmp_path / "out")
     said = " ".join(capsys.readouterr().err.split())

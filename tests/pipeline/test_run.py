@@ -99,8 +99,12 @@ def test_config_yaml_runs_again(bert_run):
     given, settled = load_config(path), load_config(out / "config.yaml")
     own = {"epochs": 6, "learning_rate": 3e-3, "batch_size": 16}
     assert settled.recovery.original == given.recovery.original.model_copy(update=own), "what was chosen is written out"
-    recovery = settled.recovery.model_copy(update={"original": given.recovery.original})
-    assert settled.model_copy(update={"recovery": recovery}) == given
+    assert (settled.task.metric, settled.recovery.class_weights) == ("accuracy", "none")
+    recovery = settled.recovery.model_copy(
+        update={"original": given.recovery.original, "class_weights": given.recovery.class_weights}
+    )
+    task = settled.task.model_copy(update={"metric": given.task.metric})
+    assert settled.model_copy(update={"recovery": recovery, "task": task}) == given
 
 
 @pytest.mark.long

@@ -359,7 +359,8 @@ def test_short_trainings_are_as_long_when_the_settings_are_run_again():
     texts, bench = texts_per_candidate(bench), settle_tournament(bench)
     settled = settle(bench, 1100.0)
     assert count_read(bench.config.recovery, USUAL, settled) < 50_000
-    evaluator: Any = SimpleNamespace(config=bench.config, training=SimpleNamespace(choices=settled))
+    task = SimpleNamespace(metric="accuracy", positive=None)
+    evaluator: Any = SimpleNamespace(config=bench.config, training=SimpleNamespace(choices=settled), task=task)
     config = settled_config(evaluator)
     assert config.selection.trial == texts
     assert config.time is None

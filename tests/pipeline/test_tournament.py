@@ -77,7 +77,9 @@ def test_the_candidate_that_learns_most_is_kept(tried):
     for attempts in (trials.allocations, trials.rules, trials.finals):
         assert trials.has_learned(attempts)
         assert len({(str(one.shrink), one.kept) for one in attempts}) == len(attempts) > 1
-    assert {str(one.shrink) for one in trials.rules} == {str(trials.rank(trials.allocations)[0].shrink)}
+    [used] = {str(one.shrink) for one in trials.rules}
+    [loss] = [one.loss for one in trials.allocations if str(one.shrink) == used]
+    assert AS_GOOD * loss <= min(one.loss for one in trials.allocations), "the best, or more layers that are as good"
     assert len(trials.allocations) <= FULL.allocations
     for name, longer in FULL.longer.items():
         assert {one.texts for one in getattr(trials, name)} == ({longer * TEXTS} if name != "slow" else set())

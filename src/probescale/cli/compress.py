@@ -84,15 +84,19 @@ def compress(
     show(layout.describe())
     if dry_run:
         _show_plan(config)
-        return
-    if keep:
-        from probescale.cli.smallest import run_search
+    else:
+        _carry_out(config, folder, keep, overwrite=overwrite)
 
-        run_search(config, keep, folder, overwrite=overwrite)
-        return
+
+def _carry_out(config: RunConfig, folder: Path, keep: str | None, *, overwrite: bool) -> None:
+    """Run the configuration, or search the smallest model that keeps a share of the metric."""
+    from probescale.cli.smallest import run_search
     from probescale.pipeline.run import run
 
-    finish(run(config, folder, overwrite=overwrite), folder)
+    if keep:
+        run_search(config, keep, folder, overwrite=overwrite)
+    else:
+        finish(run(config, folder, overwrite=overwrite), folder)
 
 
 def _show_plan(config: RunConfig) -> None:

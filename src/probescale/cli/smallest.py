@@ -47,7 +47,9 @@ def run_search(settings: RunConfig, keep: str, folder: Path, *, overwrite: bool)
     for note in search_notes(found):
         show(note)
     findings = RunFindings.load(folder)
-    for line in (*run_summary(findings), f"model, scores and report: {folder}"):
+    verdict, *details = run_summary(findings)
+    for line in (f"On {findings.result.split}, measured once: {verdict}", *details):
         show(f"\n{line}")
+    show(f"\nmodel, scores and report: {folder}")
     if findings.result.failure:
         raise typer.Exit(1)

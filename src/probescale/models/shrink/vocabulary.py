@@ -12,6 +12,7 @@ texts.
 from __future__ import annotations
 
 import copy
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +33,7 @@ from probescale.models.surgery import build_like
 C = TypeVar("C", PreTrainedConfig, GenerationConfig)
 FIELD = "shrink.vocabulary"
 BATCH = 1000  # texts tokenized at a time
+PLACEHOLDER = re.compile(r"[\[<|]*(unused|reserved|extra_id|madeupword)\w*[\]>|]*")  # tokens that no text has
 
 
 def count_tokens(
@@ -60,7 +62,8 @@ def expected_shares(tokenizer: PreTrainedTokenizerBase, counts: Mapping[str, int
     """
     seen = {token: count for token, count in Counter(counts).most_common() if count > 0}
     once, total = sum(count == 1 for count in seen.values()), max(sum(seen.values()), 1)
-    others = [token for _, token in sorted(TokenizerVocabulary(tokenizer).tokens.items()) if token not in seen]
+    tokens = TokenizerVocabulary(tokenizer).tokens
+    others = [token for _, token in sorted(tokens.items()) if token not in seen and not PLACEHOLDER.fullmatch(token)]
     weights = [1 / (place + len(seen)) for place in range(1, len(others) + 1)]
     known = {token: (count - once / len(seen)) / total for token, count in seen.items()}
     new = {token: once / total * weight / sum(weights) for token, weight in zip(others, weights, strict=True)}
@@ -114,8 +117,9 @@ def _choose_ids(
     ids = vocabulary.ids
     by_id = {ids[token]: count for token, count in counts.items() if count > 0 and token in ids}
     ranked = sorted(by_id, key=lambda number: (-by_id[number], number))
-    others = vocabulary.tokens if size is not None else ()  # without a limit, no more than the texts need
-    for number in (*ranked, *sorted(vocabulary.characters), *sorted(others)):
+    others = [number for number, token in sorted(vocabulary.tokens.items()) if not PLACEHOLDER.fullmatch(token)]
+    others = others if size is not None else []  # without a limit, no more than the texts need
+    for number in (*ranked, *sorted(vocabulary.characters), *others):
         missing = ({number} | vocabulary.merge_parts(number)) - kept
         if len(kept) + len(missing) <= limit:
             kept |= missing
