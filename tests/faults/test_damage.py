@@ -88,10 +88,9 @@ def resume_damaged(config, unfinished: Path, folder: Path, name: str, how: str) 
     return folder / "out"
 
 
+@pytest.mark.parametrize("unfinished", ["before the outputs"], indirect=True)
 def test_a_damaged_record_is_restored_and_nothing_is_trained_again(config, unfinished, complete, tmp_path, monkeypatch):
-    """A file of every kind that a resumed run reads, in turn: none costs more than itself."""
-    if (unfinished / ".work" / "training").exists():
-        pytest.skip("one training is left to do")
+    """A file of every kind that a resumed run reads: none costs more than itself."""
     monkeypatch.setattr(training, "fine_tune", None)
     names = ["scores.json", "schedule.json", "config.yaml", MARK, ".work/clock.json", "model/probescale.json"]
     names += [str(path.relative_to(unfinished)) for path in (unfinished / ".work" / "evaluated").glob("*.json")]
