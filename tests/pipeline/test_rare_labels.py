@@ -13,6 +13,7 @@ from probescale.utils.yaml_files import read_yaml
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.long
 def test_a_rare_label(tmp_path, model_folder, capsys):
     rows = labelled_rows(1000)
     good, bad = ([row for row in rows if row[1] == label] for label in ("positive", "negative"))
