@@ -42,7 +42,7 @@ def stable(run: Path) -> dict:
 def test_a_run_resumes_from_wherever_the_disk_was_full(cli, config, tmp_path):
     """Representations, scores, the teacher's states, its weights: each time more fits."""
     out, seen = tmp_path / "out", set()
-    for size in (3_000, 20_000, 60_000, 130_000):
+    for size in (6_000, 30_000, 60_000, 130_000):
         with limited(resource.RLIMIT_FSIZE, size):
             found = cli("run", config, "--out", out)
         assert found.code == 1, found.err

@@ -31,6 +31,7 @@ _ERRNO_IN_TEXT = (  # as Arrow, safetensors and tokenizers, PyTorch write it
 _SHORT_WRITE = re.compile(r"\d+ requested and \d+ written")  # NumPy's only sign of a full disk
 _NO_MEMORY = re.compile(
     "DefaultCPUAllocator: |out of memory|Failed to allocate memory|bad_alloc|bad allocation|can't start new thread"
+    "|could not create a primitive"  # oneDNN, on some processors
 )
 
 
