@@ -35,12 +35,15 @@ class Seal:
 
 @contextmanager
 def sealed(work: Path) -> Iterator[None]:
-    """Within the block, every file and folder that is completed in the work folder gets a seal."""
+    """Within the block, every file and folder that is completed in the work folder gets a seal.
 
-    def notice(path: Path) -> None:
-        inside = path.relative_to(work) if path.is_relative_to(work) else None
+    The seal comes first: a run that is killed in between leaves no file without one.
+    """
+
+    def notice(partial: Path, target: Path) -> None:
+        inside = target.relative_to(work) if target.is_relative_to(work) else None
         if inside and not inside.is_relative_to(SEALS) and not any(map(is_temporary, inside.parts)):
-            seal(work, path)
+            seal(work, target, partial)
 
     COMPLETED.append(notice)
     try:
@@ -49,10 +52,11 @@ def sealed(work: Path) -> Iterator[None]:
         COMPLETED.remove(notice)
 
 
-def seal(work: Path, unit: Path) -> None:
-    """Write down what a file, or every file of a folder, holds now."""
-    files = list(walk_files(unit)) if unit.is_dir() else [unit]
-    names = {str(path.relative_to(work)): path for path in files}
+def seal(work: Path, unit: Path, partial: Path | None = None) -> None:
+    """Write down what a file, or every file of a folder, holds now. `partial`: where it still is."""
+    source = partial or unit
+    files = list(walk_files(source)) if source.is_dir() else [source]
+    names = {str((unit / path.relative_to(source)).relative_to(work)): path for path in files}
     texts = {name: text for name, path in names.items() if (text := _read_small_text(path)) is not None}
     content = json.dumps({"hashes": {name: file_sha256(path) for name, path in names.items()}, "texts": texts})
     inside = unit.relative_to(work)

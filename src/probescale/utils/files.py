@@ -23,7 +23,8 @@ from probescale.utils.ownership import refuse_strangers, walk_files, write_manif
 
 R = TypeVar("R", bound="Record")
 AGAIN = "remove it, and run the same command again"
-COMPLETED: list[Callable[[Path], None]] = []  # called with every file and folder that has got its final name
+# Called with every complete file and folder just before it gets its final name: where it is, and what its name will be.
+COMPLETED: list[Callable[[Path, Path], None]] = []
 
 
 class Record(BaseModel):
@@ -73,9 +74,9 @@ def atomic_file(target: Path) -> Iterator[Path]:
     partial = _temporary_path(target, "new")
     try:
         yield partial
-        sync(partial)
+        _complete(partial, target)
         partial.replace(target)
-        _complete(target)
+        sync_name(target)
     except OSError as error:
         error.filename = error.filename or str(target)  # the error of a full disk has no file name
         raise
@@ -97,17 +98,16 @@ def atomic_folder(target: Path, kind: str | None = None, also: Sequence[str] = (
         yield partial
         if kind:
             write_manifest(partial, kind, also)
-        sync(partial)
+        _complete(partial, target)
         replace_folder(partial, target, kind)
-        _complete(target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _complete(target: Path) -> None:
-    sync_name(target)
+def _complete(partial: Path, target: Path) -> None:
+    sync(partial)
     for notify in COMPLETED:
-        notify(target)
+        notify(partial, target)
 
 
 def sync(path: Path) -> None:
