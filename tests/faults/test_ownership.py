@@ -22,11 +22,12 @@ from probescale.pipeline.validate import check
 pytest.importorskip("onnxruntime", reason='pip install "probescale[onnx]"')
 pytestmark = pytest.mark.slow
 NOTE = "written by the user"
+RECOVERY = {"epochs": 6, "learning_rate": 3e-3, "batch_size": 16, "augment": 0}  # the tiny model learns its task
 
 # Every command, at places where files of the user stand. Exit codes: 0, or 2 where it must refuse.
 COMMANDS: dict[str, tuple[int, list[str]]] = {
     "compress": (0, ["compress", "model", "train.csv", "--out", "new/compress", "--budget", "60%",
-                     "--set", "shrink=none", "--set", "recovery.epochs=1"]),
+                     "--set", "shrink=none", "--set", f"recovery={RECOVERY}"]),
     "run": (0, ["run", "config.yaml", "--out", "new/run"]),
     "run over a run": (2, ["run", "config.yaml", "--out", "run", "--overwrite"]),
     "run over a folder": (2, ["run", "config.yaml", "--out", "mine", "--overwrite"]),
@@ -83,7 +84,7 @@ def place(tmp_path_factory, model_folder, task_files):
     raw["model"]["source"], raw["task"] = "model", {"name": "tiny", "train": "train.csv", "dev": "dev.csv"}
     YAML().dump(raw, root / "study.yaml")
     raw.pop("study")
-    YAML().dump(raw | {"recovery": {"epochs": 1, "learning_rate": 3e-3, "augment": 0}}, root / "config.yaml")
+    YAML().dump(raw | {"recovery": RECOVERY}, root / "config.yaml")
     with working_in(root):
         config = check(json.loads(json.dumps(YAML(typ="safe").load(root / "config.yaml"))))
         run_pipeline(config, "run")
