@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from safetensors import safe_open
-from transformers import BertModel, MPNetModel, PreTrainedModel, T5Config, T5ForConditionalGeneration
+from transformers import BertConfig, BertModel, MPNetModel, PreTrainedModel, T5Config, T5ForConditionalGeneration
 
 from helpers.models import FAMILIES, LAYERS, layers_skipped, tiny_model, tiny_tokenizer
 from probescale.errors import UserError
@@ -21,6 +22,7 @@ from probescale.models.family import Family, backbone
 from probescale.models.loading import load_as_saved, load_classifier
 from probescale.models.saving import save_model, write_model
 from probescale.models.surgery import keep_layers
+from probescale.pipeline.cut import cut_to_folder
 
 KEPT = {"head": (1, 2), "middle": (2, 3), "tail": (4,), "gaps": (1, 4), "all": (1, 2, 3, 4), "reordered": (3, 1, 1)}
 TEXTS = ["the film was good and the plot dull", "a warm story", "unbelievably tedious !"]
@@ -228,3 +230,41 @@ def test_the_saved_tokenizer_does_not_remember_the_training_length(model_folder,
     saved = json.loads((tmp_path / "cut" / "tokenizer.json").read_text())
     assert saved["truncation"] is None
     assert saved["padding"] is None
+
+
+def heads_without_description() -> dict[str, PreTrainedModel]:
+    """Models that are known by no description, each with a peculiarity of its own."""
+    size = {"vocab_size": 80, "pad_token_id": 0}
+    marian = transformers.MarianConfig(
+        **size, d_model=32, encoder_layers=4, decoder_layers=2, encoder_ffn_dim=64, decoder_ffn_dim=64, eos_token_id=3,
+        encoder_attention_heads=4, decoder_attention_heads=4, decoder_start_token_id=0, max_position_embeddings=64,
+        forced_eos_token_id=3,
+    )  # fmt: skip
+    xlnet = transformers.XLNetConfig(**size, d_model=32, n_layer=4, n_head=4, d_inner=64)
+    return {
+        "positions that are computed, not saved": transformers.MarianMTModel(marian),
+        "no longest input": transformers.XLNetForSequenceClassification(xlnet),
+    }
+
+
+@pytest.mark.parametrize("name", heads_without_description())
+def test_heads_of_other_architectures_are_cut_without_a_tokenizer(name, tmp_path):
+    model = heads_without_description()[name]
+    model.save_pretrained(tmp_path / "whole")
+    record = cut_to_folder(str(tmp_path / "whole"), (1, 3), tmp_path / "cut")
+    assert record["class"] == type(model).__name__
+    assert record["proof"]["to_the_bit"]
+    assert record["provenance"]["tokenizer_sha256"] is None
+    cut = type(model).from_pretrained(tmp_path / "cut")
+    assert sum(weight.numel() for weight in cut.parameters()) == record["params"] < record["params_original"]
+
+
+def test_a_model_without_a_tokenizer_reads_no_texts(cli, tmp_path):
+    BertModel(
+        BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
+    ).save_pretrained(tmp_path / "model")
+    (tmp_path / "texts.txt").write_text("a text\n")
+    done = cli("predict", tmp_path / "model", tmp_path / "texts.txt")
+    assert done.code == 2
+    assert "has no usable tokenizer" in done.err
+    assert "save the model's own tokenizer" in done.err

@@ -221,5 +221,5 @@ def test_static_embeddings_where_model2vec_is_installed(loaded, model_folder, ca
     assert (model.predict(DEV) == DEV.gold).mean() > 0.8
     assert model.params > 32 * 50, "the vectors of a vocabulary"
     capsys.readouterr()
-    assert fit_static_embeddings(source(TRAIN), replace(loaded, tokenizer=None)) is None  # type: ignore[arg-type]
+    assert fit_static_embeddings(source(TRAIN), replace(loaded, own_tokenizer=None)) is None
     assert f"note: no {STATIC}: " in capsys.readouterr().err

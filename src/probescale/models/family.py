@@ -82,10 +82,10 @@ class Family:
         return (1,) if self.layer_1_stays(config) else ()
 
     def longest_input(self, config: PreTrainedConfig) -> int | None:
-        """The most tokens that the model accepts; None where positions are relative."""
+        """The most tokens that the model accepts; None where positions are relative. XLNet says -1 for that."""
         positions = getattr(config, "max_position_embeddings", None)
         unused = max(config.pad_token_id or 0, 1) + 1 if self.positions_after_padding else 0
-        return positions - unused if positions else None
+        return positions - unused if positions and positions > 0 else None
 
     def layers(self, model: PreTrainedModel) -> nn.ModuleList:
         """The layers of a model of this family, whatever its stock class."""

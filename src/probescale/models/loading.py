@@ -30,7 +30,7 @@ from probescale.models.families import find_family
 from probescale.models.family import Family, backbone_prefix
 from probescale.models.heads import PROBLEM_TYPES, find_stock_class, stock_class_name
 from probescale.models.layer_config import cut_config
-from probescale.models.tokenizers import gguf_options, load_tokenizer
+from probescale.models.tokenizers import find_tokenizer_file, gguf_options, load_tokenizer
 from probescale.utils.progress import console, spinner
 from probescale.utils.sources import fetch_model_folder
 
@@ -62,11 +62,17 @@ class LoadedModel:
     """A stock model with its tokenizer and the description of its family."""
 
     model: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    own_tokenizer: PreTrainedTokenizerBase | None  # None: the folder has none, and a cut does not need one
     family: Family
     source: str  # as the user wrote it
     fingerprint: str  # of the backbone's weights; changes with a cut and with training
     head_is_trained: bool = False  # for the task's labels: by whoever made the checkpoint, or here
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        if self.own_tokenizer is None:
+            raise UserError(f"{self.source} has no tokenizer", hint="save the model's own tokenizer in its folder")
+        return self.own_tokenizer
 
     @property
     def layers(self) -> int:
@@ -146,18 +152,20 @@ def load_as_saved(
     *,
     encoder_only: bool = False,
     padded: bool = False,
+    reads_texts: bool = True,
     allow_pickle: bool = False,
     dtype: torch.dtype | str = torch.float32,
     field: str = "MODEL",
 ) -> LoadedModel:
     """The model in the class it was saved in, including its head; `dtype="auto"` keeps the stored dtype.
 
-    `padded`: its tokenizer pads batches, on the right.
+    `padded`: its tokenizer pads batches, on the right. `reads_texts`: it must have a tokenizer.
     """
     folder = fetch_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
     config = read_folder_config(folder, field=field)
     family = find_family(config, field=field)
-    tokenizer = load_tokenizer(folder, config, padded=padded, field=field)
+    has_tokenizer = reads_texts or find_tokenizer_file(folder)
+    tokenizer = load_tokenizer(folder, config, padded=padded, field=field) if has_tokenizer else None
     files = weight_files(folder, allow_pickle=allow_pickle, field=field)
     dtype = stored_dtype(files, field=field) if dtype == "auto" else dtype
     load = partial(_load, folder=folder, family=family, allow_pickle=allow_pickle, field=field, dtype=dtype)
@@ -174,7 +182,7 @@ def load_as_saved(
     if encoder_only and (family.decoder is None or family.decoder_layers(model) is not None):
         raise UserError(f"{config.model_type} models have no stock class for the encoder alone", field="--encoder-only")
     _note_unused(info["unexpected_keys"], model)
-    if padded and model.config.pad_token_id is None:
+    if tokenizer and padded and model.config.pad_token_id is None:
         model.config.pad_token_id = tokenizer.pad_token_id  # a decoder's sentence head looks for it
     return LoadedModel(model, tokenizer, family, source, compute_fingerprint(model))
 

@@ -37,11 +37,13 @@ def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, 
 
 def write_model(loaded: LoadedModel, folder: Path) -> None:
     """Write weights, config and tokenizer, without references to code that shipped with the parent."""
-    for settings in (vars(loaded.model.config), loaded.tokenizer.init_kwargs):
+    tokenizer = loaded.own_tokenizer
+    for settings in (vars(loaded.model.config), tokenizer.init_kwargs if tokenizer else {}):
         settings.pop("auto_map", None)  # names code that is not copied
     with quiet_transformers(), _generation_settings(loaded.model, folder):
         loaded.model.save_pretrained(folder)
-        reset_tokenizer(loaded.tokenizer).save_pretrained(folder)
+        if tokenizer:
+            reset_tokenizer(tokenizer).save_pretrained(folder)
 
 
 @contextmanager

@@ -26,12 +26,18 @@ def gguf_options(folder: Path, *, field: str) -> tuple[Path, dict[str, str]]:
     return folder.parent, {"gguf_file": folder.name}
 
 
+def find_tokenizer_file(folder: Path) -> Path | None:
+    """A file that a tokenizer can be loaded from, if there is one; a GGUF file holds its own."""
+    candidates = [folder] if folder.suffix == ".gguf" else [folder / name for name in _FILES]
+    return next((path for path in candidates if path.is_file()), None)
+
+
 def load_tokenizer(
     folder: Path, config: PreTrainedConfig, *, padded: bool = True, field: str
 ) -> PreTrainedTokenizerBase:
     """The folder's fast tokenizer, checked to have an embedding for every token, and a padding token if `padded`."""
     place, options = gguf_options(folder, field=field)
-    if not options and not any((folder / name).is_file() for name in _FILES):
+    if not find_tokenizer_file(folder):
         raise _unusable(folder, f"it has none of {', '.join(_FILES)}", field)
     try:
         tokenizer = AutoTokenizer.from_pretrained(place, local_files_only=True, trust_remote_code=False, **options)

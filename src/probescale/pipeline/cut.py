@@ -64,7 +64,9 @@ def cut_to_folder(
     encoder = place if is_sentence_encoder(place) else None
     if encoder:
         check_modules(encoder)
-    parent = load_as_saved(source, revision, encoder_only=encoder_only, allow_pickle=allow_pickle, dtype="auto")
+    parent = load_as_saved(
+        source, revision, encoder_only=encoder_only, reads_texts=False, allow_pickle=allow_pickle, dtype="auto"
+    )
     with spinner("running the original"):
         child = keep_layers(parent, kept, decoder, share=True)
         if chosen:

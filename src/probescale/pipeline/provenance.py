@@ -22,7 +22,7 @@ def provenance(loaded: LoadedModel, task: Task | None = None, seed: int | None =
     record: dict[str, Any] = {
         "model": loaded.source,
         "model_sha256": loaded.fingerprint,
-        "tokenizer_sha256": tokenizer_fingerprint(loaded.tokenizer),
+        "tokenizer_sha256": loaded.own_tokenizer and tokenizer_fingerprint(loaded.own_tokenizer),
         "versions": versions(),
         "command": command(sys.argv),
     }

@@ -303,7 +303,7 @@ def with_own_tokenizer(folder: Path) -> LoadedModel:
     """RoBERTa with a tokenizer of RoBERTa's class."""
     parent = loaded(f"Roberta{SENTENCE}", type_vocab_size=1)
     parent.tokenizer.save_pretrained(folder / "tokenizer")
-    return replace(parent, tokenizer=RobertaTokenizer.from_pretrained(folder / "tokenizer"))
+    return replace(parent, own_tokenizer=RobertaTokenizer.from_pretrained(folder / "tokenizer"))
 
 
 def sst2(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> tuple[np.ndarray, list[str]]:

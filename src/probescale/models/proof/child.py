@@ -47,16 +47,24 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     inputs = load_file(job["inputs"])
     outputs = collect_outputs(model.eval(), inputs, job["stacks"])
     facts = {"faults": faults, "parameters": sum(p.numel() for p in model.parameters())}
+    facts["never_saved"] = count_never_saved(model)
     facts["buffers"] = sorted(name for name, _ in model.named_buffers())
     facts["settings"] = {path: [read_settings(block) for block in model.get_submodule(path)] for path in job["stacks"]}
-    tokenizer = transformers.AutoTokenizer.from_pretrained(
-        job["folder"], local_files_only=True, trust_remote_code=False
-    )
-    facts["tokens"] = tokenizer(job["text"])["input_ids"]
+    if job["text"] is not None:  # else the model has no tokenizer
+        tokenizer = transformers.AutoTokenizer.from_pretrained(
+            job["folder"], local_files_only=True, trust_remote_code=False
+        )
+        facts["tokens"] = tokenizer(job["text"])["input_ids"]
     if job["generate"]:
         facts["cache"] = measure_cache_difference(model, inputs, job["stacks"])
     save_file({name: tensor.contiguous() for name, tensor in outputs.items()}, f"{job['out']}.safetensors")
     return facts
+
+
+def count_never_saved(model: Any) -> int:  # noqa: ANN401 - any model
+    """Parameters that the class computes instead of saving them, such as the sinusoids of Marian's positions."""
+    names = set(getattr(model, "_keys_to_ignore_on_save", None) or ())
+    return sum(parameter.numel() for name, parameter in model.named_parameters() if name in names)
 
 
 def collect_outputs(model: Any, inputs: dict[str, Tensor], stacks: list[str]) -> dict[str, Tensor]:  # noqa: ANN401 - any model

@@ -61,12 +61,12 @@ class ProofJob:
     generates: bool
     reference: Reference
     parameters: int  # as counted before the cut
-    sample_ids: list[int]  # token ids of SAMPLE_TEXT
+    sample_ids: list[int] | None  # token ids of SAMPLE_TEXT; None: it has no tokenizer
 
 
 def prepare_proof(loaded: LoadedModel, reference: Reference, parameters: int, folder: Path) -> ProofJob:
     """The job that proves the folder of this model. The model itself is no longer needed then."""
-    model, family = loaded.model, loaded.family
+    model, family, tokenizer = loaded.model, loaded.family, loaded.own_tokenizer
     generates = model.can_generate() and (family.pooling == "last" or family.decoder is not None)
     return ProofJob(
         folder=folder,
@@ -76,7 +76,7 @@ def prepare_proof(loaded: LoadedModel, reference: Reference, parameters: int, fo
         generates=generates,
         reference=reference,
         parameters=parameters,
-        sample_ids=reset_tokenizer(loaded.tokenizer)(SAMPLE_TEXT)["input_ids"],
+        sample_ids=tokenizer and reset_tokenizer(tokenizer)(SAMPLE_TEXT)["input_ids"],
     )
 
 
@@ -125,7 +125,7 @@ def _write_job(job: ProofJob, out: Path) -> dict[str, Any]:
         "inputs": f"{out}.inputs",
         "out": str(out),
         "generate": job.generates,
-        "text": SAMPLE_TEXT,
+        "text": None if job.sample_ids is None else SAMPLE_TEXT,
         "threads": torch.get_num_threads(),
     }
 
@@ -148,12 +148,15 @@ def _prove(job: ProofJob, out: Path) -> Proof:
         if names:
             raise ProofFailed(f"loading the saved model reports {fault.replace('_', ' ')}, such as {names[0]}")
     on_disk = parameters_on_disk(job.folder, facts["buffers"])
-    if facts["parameters"] != on_disk:
-        raise ProofFailed(f"{on_disk:,} parameters are on disk, but {facts['parameters']:,} are loaded from there")
-    if facts["tokens"] != job.sample_ids:
+    expected = facts["parameters"] - facts["never_saved"]
+    if expected != on_disk:
+        raise ProofFailed(f"{on_disk:,} parameters are on disk, but {expected:,} are loaded from there")
+    if facts.get("tokens") != job.sample_ids:
         raise ProofFailed("the saved tokenizer splits a sample text differently from the parent's tokenizer")
-    if on_disk != job.parameters:
-        raise ProofFailed(f"{job.parameters:,} parameters were counted before the cut, {on_disk:,} are on disk")
+    if facts["parameters"] != job.parameters:
+        raise ProofFailed(
+            f"{job.parameters:,} parameters were counted before the cut, {facts['parameters']:,} after it"
+        )
     if (cache_difference := facts.get("cache")) is not None and not cache_difference <= CACHE_TOLERANCE:
         raise ProofFailed(f"generation with and without the cache differs by {cache_difference:.1e}")
     _compare_settings([block for blocks in facts["settings"].values() for block in blocks], job.reference.settings)

@@ -92,7 +92,7 @@ def trim_vocabulary(
     if loaded.model.can_generate() and child.model.generation_config is not None:
         child.model.generation_config = _renumber(child.model.generation_config, new_ids)
     tokenizer = rebuild_tokenizer(loaded.tokenizer, vocabulary.restrict(new_ids), child.model.config)
-    child = replace(child, tokenizer=tokenizer)
+    child = replace(child, own_tokenizer=tokenizer)
     _check_tokenizer(child, vocabulary, new_ids)
     _check_outputs(loaded, child, rows)
     return child
