@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.damage import DAMAGES, damage, snapshot
+from helpers.damage import DAMAGES, damage, run_until, snapshot
 from helpers.killing import read_contents
 from probescale.errors import UserError
 from probescale.pipeline import evaluation, training
@@ -24,26 +24,9 @@ from probescale.recovery import checkpoints
 pytestmark = pytest.mark.slow
 MOST = int(os.environ.get("PROBESCALE_DAMAGES", "20"))
 STAGES = {  # where the run is interrupted
-    "before the outputs": ("probescale.pipeline.run.write_outputs", None),
-    "in a training": ("probescale.pipeline.evaluation.predict", 2),  # the second model is trained, not evaluated
+    "before the outputs": (pipeline, "write_outputs", 1),
+    "in a training": (evaluation, "predict", 2),  # the second model is trained, not evaluated
 }
-
-
-class Interrupted(BaseException):
-    """Ends a run as a signal does."""
-
-
-def interrupt_after(monkeypatch: pytest.MonkeyPatch, place: str, calls: int | None) -> None:
-    module, name = {"run": pipeline, "evaluation": evaluation}[place.split(".")[-2]], place.split(".")[-1]
-    real, seen = getattr(module, name), []
-
-    def interrupt(*given, **named):
-        seen.append(1)
-        if calls is None or len(seen) >= calls:
-            raise Interrupted
-        return real(*given, **named)
-
-    monkeypatch.setattr(module, name, interrupt)
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +57,7 @@ def unfinished(request, config, tmp_path_factory):
     out = tmp_path_factory.mktemp("unfinished") / "out"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoints, "SECONDS_AT_END", 0.0)
-        interrupt_after(patch, *STAGES[request.param])
-        with pytest.raises(Interrupted):
-            pipeline.run(config, out)
-    return out.with_name("out.partial")
+        return run_until(*STAGES[request.param], config, out)
 
 
 def resume_damaged(config, unfinished: Path, folder: Path, name: str, how: str) -> Path:

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from probescale.config import RunConfig
+from probescale.pipeline import run as pipeline
 
 DAMAGES = ("emptied", "cut short", "a flipped bit")
 
@@ -22,3 +28,24 @@ def damage(path: Path, how: str) -> None:
 def snapshot(folder: Path) -> dict[str, bytes]:
     """Every file below a folder, by its path there."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class Interrupted(BaseException):
+    """Ends a run as a signal does."""
+
+
+def run_until(module: ModuleType, name: str, calls: int, config: RunConfig, out: Path) -> Path:
+    """The work folder of a run that is interrupted when this function of a module is called for the nth time."""
+    real, seen = getattr(module, name), []
+
+    def interrupt(*given, **named):
+        seen.append(1)
+        if len(seen) >= calls:
+            raise Interrupted
+        return real(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, name, interrupt)
+        with pytest.raises(Interrupted):
+            pipeline.run(config, out)
+    return out.with_name(f"{out.name}.partial")

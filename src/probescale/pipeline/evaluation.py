@@ -20,7 +20,7 @@ from probescale.models.subsets import Subset
 from probescale.pipeline.training import Training
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.alternatives import measure_alternatives
-from probescale.recovery.bias import Bias, measure_swaps
+from probescale.recovery.bias import Bias, SwapEffect, measure_swaps
 from probescale.recovery.predict import predict
 from probescale.recovery.predictions import load_predictions, save_predictions
 from probescale.recovery.recipe import Choices, describe_recipe
@@ -28,7 +28,7 @@ from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel
 from probescale.selection.result import Selection
 from probescale.tasks.balance import weigh_classes
 from probescale.tasks.intervals import interval
-from probescale.utils.files import AGAIN, read_json, remove_folder, write_json
+from probescale.utils.files import read_as, remove_folder, write_json
 from probescale.utils.progress import spinner
 
 PREDICTIONS, SWAPS = ".predictions.json", ".swaps.json"
@@ -175,9 +175,8 @@ class Evaluator:
     def predictions(self, name: str, evaluated: EvaluatedModel) -> np.ndarray:
         """What an evaluated model predicts on dev."""
         is_original = name == ORIGINAL or self._is_original(evaluated.kept)
-        return load_predictions(
-            self.training.result_path(evaluated.kept, is_original=is_original).with_suffix(PREDICTIONS)
-        )
+        path = self.training.result_path(evaluated.kept, is_original=is_original).with_suffix(PREDICTIONS)
+        return load_predictions(path, self.task)
 
     def alternatives(self, original: EvaluatedModel) -> tuple[Alternative, ...]:
         """What simpler models reach with the same data and the teacher's answers."""
@@ -195,7 +194,7 @@ class Evaluator:
                 class_weights=weigh_classes(self.task.train, self.training.choices.class_weights),
             )
             write_json(path, [one.model_dump() for one in found])
-        return tuple(Alternative(**one) for one in read_json(path, hint=AGAIN))
+        return read_as(path, tuple[Alternative, ...])
 
     def bias(self, small: EvaluatedModel) -> Bias | None:
         """How names and pronouns move the answers of both models; None where answers are not classes of texts."""
@@ -203,7 +202,8 @@ class Evaluator:
         cut = self.training.result_path(small.kept, is_original=self._is_original(small.kept)).with_suffix(SWAPS)
         if not original.exists():
             return None
-        return Bias(original=read_json(original, hint=AGAIN), small=read_json(cut, hint=AGAIN))
+        effects = tuple[SwapEffect, ...]
+        return Bias(original=read_as(original, effects), small=read_as(cut, effects))
 
     def save(self, selection: Selection) -> None:
         """Write the selection's model as the run's result, and prove it."""

@@ -39,7 +39,7 @@ from probescale.tasks.label_matching import match_labels
 from probescale.tasks.notes import describe_data
 from probescale.tasks.task import Task, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
-from probescale.utils.files import AGAIN, read_json, write_json
+from probescale.utils.files import read_as, write_json
 from probescale.utils.progress import console
 
 USUAL_TIMES_SMALLER = 5.0
@@ -158,8 +158,7 @@ class Workbench:
             return replace(self, costs={})
         if not path.exists():
             write_json(path, {unit: cost.model_dump() for unit, cost in self._measure_costs().items()})
-        stored = read_json(path, hint=AGAIN)
-        return replace(self, costs={unit: Cost(**cost) for unit, cost in stored.items()})
+        return replace(self, costs=read_as(path, dict[Unit, Cost]))
 
     def _measure_costs(self) -> dict[Unit, Cost]:
         model, family, settings = self.loaded.model, self.loaded.family, self.config.selection

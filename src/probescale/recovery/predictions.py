@@ -7,13 +7,15 @@ import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from probescale.errors import UserError
 from probescale.tasks.data import tuple_rows
 from probescale.tasks.task import Task
 from probescale.utils.files import AGAIN, read_json, write_text
+
+LARGEST = 1e300  # number that can be measured with
 
 
 def save_predictions(path: Path, predicted: np.ndarray) -> None:
@@ -21,12 +23,23 @@ def save_predictions(path: Path, predicted: np.ndarray) -> None:
     write_text(path, json.dumps([p.item() if isinstance(p, np.generic) else list(p) for p in predicted]))
 
 
-def load_predictions(path: Path) -> np.ndarray:
-    """Predictions that `save_predictions` stored."""
-    rows: list[Any] = read_json(path, hint=AGAIN)
-    if not rows or not isinstance(rows[0], list):
-        return np.array(rows)
-    return tuple_rows([tuple(row) for row in rows])
+def load_predictions(path: Path, task: Task) -> np.ndarray:
+    """Predictions for the dev examples of a task that `save_predictions` stored."""
+    rows, gold = read_json(path, hint=AGAIN), task.gold
+    fits = isinstance(rows, list) and len(rows) == len(gold)
+    if not fits or not all(_is_like(row, one, len(task.train.names)) for row, one in zip(rows, gold, strict=True)):
+        raise UserError(f"{path} is damaged: it is not one prediction for each of {len(gold)} examples", hint=AGAIN)
+    return tuple_rows([tuple(row) for row in rows]) if isinstance(gold[0], tuple) else np.array(rows)
+
+
+def _is_like(prediction: object, gold: object, labels: int) -> bool:
+    """Whether a value can be a prediction where this one would be right. -1: nothing was predicted."""
+    if isinstance(gold, tuple):
+        same_length = isinstance(prediction, list) and len(prediction) == len(gold)
+        return same_length and all(_is_like(one, right, labels) for one, right in zip(prediction, gold, strict=True))
+    if isinstance(gold, float | np.floating):
+        return isinstance(prediction, int | float) and abs(prediction) < LARGEST
+    return isinstance(prediction, int) and -1 <= prediction < labels
 
 
 def write_predictions_csv(path: Path, task: Task, predicted: Mapping[str, np.ndarray]) -> None:

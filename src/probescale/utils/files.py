@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from probescale.errors import UserError, first_line
 from probescale.utils.ownership import refuse_strangers, walk_files, write_manifest
 
 R = TypeVar("R", bound="Record")
+T = TypeVar("T")
 AGAIN = "remove it, and run the same command again"
 # Called with every complete file and folder just before it gets its final name: where it is, and what its name will be.
 COMPLETED: list[Callable[[Path, Path], None]] = []
@@ -64,6 +65,14 @@ def read_json(path: Path, *, field: str = "", hint: str = "") -> Any:  # noqa: A
         return data
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path} cannot be read: {first_line(error)}", field=field, hint=hint) from error
+
+
+def read_as(path: Path, kind: type[T]) -> T:
+    """The contents of a JSON file as this type; an error says where a file is damaged that we wrote ourselves."""
+    try:
+        return TypeAdapter(kind).validate_python(read_json(path, hint=AGAIN))
+    except ValidationError as error:
+        raise UserError(f"{path} is damaged: {first_line(error)}", hint=AGAIN) from error
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from pydantic import FiniteFloat
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -22,7 +23,7 @@ from rich.progress import (
 from rich.text import Text
 
 from probescale.errors import UserError
-from probescale.utils.files import AGAIN, read_json, write_json
+from probescale.utils.files import read_as, write_json
 from probescale.utils.sanitize import escape_controls
 
 
@@ -99,7 +100,7 @@ class Phases:
         """`expected`: seconds of every phase, in the order of the work. `path`: a file that keeps what each phase took,
         so that time that was spent before an interruption counts. `started`: by the clock time.monotonic()."""
         self.expected, self.path = dict(expected), path
-        self.took: dict[str, float] = read_json(path, hint=AGAIN) if path and path.exists() else {}
+        self.took: dict[str, float] = read_as(path, dict[str, FiniteFloat]) if path and path.exists() else {}
         self.before, self.started = sum(self.took.values()), time.monotonic() if started is None else started
 
     @contextmanager
