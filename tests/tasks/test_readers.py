@@ -98,6 +98,16 @@ def test_jsonl_parquet_arrow(tmp_path):
         assert read(tmp_path / f"a.{suffix}") == {"text": ["a", "b"], "label": [1, 0]}
 
 
+def test_parquet_with_a_column_that_its_schema_does_not_have(tmp_path):
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pa.table({"words": [["a", "b"], ["c"]]}), path)
+    data = path.read_bytes()
+    place = data.rindex(b"element")  # in the description of the column's pages, which comes after the schema
+    path.write_bytes(data[:place] + b"elemenT" + data[place + 7 :])
+    with pytest.raises(UserError, match="its schema does not describe its column"):
+        read(path)
+
+
 def test_conll_with_documents_comments_and_a_hash_token(tmp_path):
     file = tmp_path / "a.conll"
     file.write_text("# doc wsj_0001\nThe\tDT\n#\t#\n\n\nEnd\tNN\n")

@@ -218,6 +218,9 @@ def _read_row_groups(path: Path, about: parquet.FileMetaData, most: int) -> Iter
     groups = [[about.row_group(g).column(c) for c in range(about.num_columns)] for g in range(about.num_row_groups)]
     chunks = [chunk for group in groups for chunk in group]
     refuse_expansion(sum(chunk.total_uncompressed_size for chunk in chunks), most)
+    described = {about.schema.column(number).path for number in range(about.num_columns)}
+    if unknown := next((chunk.path_in_schema for chunk in chunks if chunk.path_in_schema not in described), None):
+        raise ValueError(f'its schema does not describe its column "{unknown}"')
     shared = {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page and chunk.physical_type == TEXTS}
     with parquet.ParquetFile(path, read_dictionary=sorted(shared)) as compact, parquet.ParquetFile(path) as plain:
         for number, group in enumerate(groups):
