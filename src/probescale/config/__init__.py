@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, field_validator
 
 from probescale.config.probing import Granularity as Granularity
 from probescale.config.probing import ProbingConfig as ProbingConfig
@@ -23,6 +23,7 @@ from probescale.config.task import WORD_POOLINGS as WORD_POOLINGS
 from probescale.config.task import DataConfig as DataConfig
 from probescale.config.task import Head as Head
 from probescale.config.task import ModelConfig as ModelConfig
+from probescale.config.task import OtherModel as OtherModel
 from probescale.config.task import Pooling as Pooling
 from probescale.config.task import ProbeConfig as ProbeConfig
 from probescale.config.task import ProbeTarget as ProbeTarget
@@ -39,8 +40,10 @@ class RunConfig(Section):
     probing: ProbingConfig = Field(default_factory=ProbingConfig, description="How layers are probed.")
     relevance: RelevanceConfig = Field(default_factory=RelevanceConfig, description="How scores become relevance.")
     selection: SelectionConfig = Field(description="Which layers are kept.")
-    compare: tuple[str, ...] = Field(
-        default=(), description="Strategies to compare with, such as top_k; each costs one more training."
+    compare: tuple[Annotated[str | OtherModel, Field(union_mode="left_to_right")], ...] = Field(
+        default=(),
+        description="Strategies to compare with, such as top_k, and other models: {model: distilroberta-base}. Each "
+        "costs one more training.",
     )
     shrink: Annotated[ShrinkConfig, BeforeValidator(shrink_alone)] = Field(
         default_factory=ShrinkConfig,
@@ -59,9 +62,26 @@ class RunConfig(Section):
         default=0, ge=0, lt=2**32, description="Seed of the subsamples, the splits, the new head and the batch order."
     )
 
+    @field_validator("compare")
+    @classmethod
+    def _different_names(cls, compare: tuple[str | OtherModel, ...]) -> tuple[str | OtherModel, ...]:
+        names = [entry.called for entry in compare if isinstance(entry, OtherModel)]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f'two models would both be called "{twice}"; give one of them another name:')
+        return compare
+
+    @property
+    def compared_strategies(self) -> tuple[str, ...]:
+        return tuple(entry for entry in self.compare if isinstance(entry, str))
+
+    @property
+    def other_models(self) -> tuple[OtherModel, ...]:
+        return tuple(entry for entry in self.compare if isinstance(entry, OtherModel))
+
     def list_sources(self) -> list[str]:
         """Every model and data set that a run reads, as the configuration names them."""
         task = self.task
         data = [task.train, task.dev, task.unlabelled, self.shrink.corpus, *(probe.data for probe in task.probes)]
         models = [self.model.source, *([self.recovery.teacher] if self.recovery.teacher else [])]
+        models += [other.model for other in self.other_models]
         return [*models, *(part.source for part in data if part)]

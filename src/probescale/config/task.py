@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from probescale.utils.sections import Column, Int, Name, Section, Source, text_keys
+from probescale.utils.sections import Column, Int, Name, Section, Source, short_name, text_keys
 
 Pooling = Literal["auto", "cls", "sep", "mean", "max", "last", "token", "token_mean"]
 WORD_POOLINGS = ("token", "token_mean")  # of tagging: one state per word
@@ -23,6 +23,18 @@ class ModelConfig(Section):
         default=False, description="Read weights from a pickle where there are no safetensors; only if you trust them."
     )
     max_length: Int = Field(default=128, ge=8, le=10**6, description="Longest input in tokens; longer ones are cut.")
+
+
+class OtherModel(Section):
+    """An entry of `compare`: another model, fine-tuned on the same data with the recipe of the original."""
+
+    model: Source = Field(description="Local folder, hub name, or pypi: source. Fine-tuned already: only measured.")
+    name: Name | None = Field(default=None, description="Name in tables. By default the last part of the source.")
+    revision: str | None = Field(default=None, description="Branch, tag or commit of a hub model.")
+
+    @property
+    def called(self) -> str:
+        return self.name or short_name(self.model)
 
 
 class DataConfig(Section):

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from probescale.config import OtherModel
+from probescale.errors import UserError
 from probescale.models.counting import count_parameters, measure_megabytes
 from probescale.models.latency import compare_latency
 from probescale.models.loading import LoadedModel
@@ -17,19 +19,21 @@ from probescale.models.parameters import Parameters
 from probescale.models.saving import describe_cut, save_model
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset
+from probescale.pipeline.folder import EVALUATED
+from probescale.pipeline.seals import INNER
 from probescale.pipeline.training import Training
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.alternatives import measure_alternatives
 from probescale.recovery.bias import Bias, SwapEffect, measure_swaps
 from probescale.recovery.predict import predict
-from probescale.recovery.predictions import load_predictions, save_predictions
+from probescale.recovery.predictions import load_predictions, rename_labels, save_predictions
 from probescale.recovery.recipe import Choices, describe_recipe
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel
 from probescale.selection.result import Selection
 from probescale.tasks.balance import weigh_classes
 from probescale.tasks.intervals import interval
 from probescale.utils.files import read_as, remove_folder, write_json
-from probescale.utils.progress import spinner
+from probescale.utils.progress import console, spinner
 
 PREDICTIONS, SWAPS = ".predictions.json", ".swaps.json"
 
@@ -178,6 +182,41 @@ class Evaluator:
         path = self.training.result_path(evaluated.kept, is_original=is_original).with_suffix(PREDICTIONS)
         return load_predictions(path, self.task)
 
+    def evaluate_other(self, other: OtherModel, original: EvaluatedModel) -> EvaluatedModel:
+        """Fine-tune another model as the original was, and evaluate it beside the original.
+
+        One that was fine-tuned for these labels already is only evaluated.
+        """
+        path = self._other_path(other.called)
+        if path.exists() and path.with_suffix(PREDICTIONS).exists():
+            return EvaluatedModel.load(path)
+        started, length = time.perf_counter(), self.config.model.max_length
+        bench = self.bench.for_other(other)
+        work = self.training.shared / INNER / "models" / other.called
+        model, losses, health = Training(bench, work, ShrinkPlan()).train_original(other.called)
+        predicted = predict(model, bench.task.dev, max_length=length, title=f"evaluating: {other.called}")
+        predicted = rename_labels(predicted, bench.task.train.names, self.task.train.names)
+        evaluated = EvaluatedModel(
+            kept=tuple(range(1, model.layers + 1)),
+            **self._size(model),
+            **self._quality(predicted, original),
+            losses=losses,
+            failure="" if health.learned else health.describe(),
+            **self._speed(model, is_original=False),
+            seconds=round(time.perf_counter() - started, 1),
+        )
+        save_predictions(path.with_suffix(PREDICTIONS), predicted)
+        evaluated.save(path)
+        remove_folder(work)
+        return evaluated
+
+    def _other_path(self, name: str) -> Path:
+        return self.training.shared / INNER / EVALUATED / f"model {name}.json"
+
+    def predictions_of_other(self, name: str) -> np.ndarray:
+        """What another model predicts on dev."""
+        return load_predictions(self._other_path(name).with_suffix(PREDICTIONS), self.task)
+
     def alternatives(self, original: EvaluatedModel) -> tuple[Alternative, ...]:
         """What simpler models reach with the same data and the teacher's answers."""
         path = self.work / "alternatives.json"
@@ -232,3 +271,15 @@ class Evaluator:
     def _is_original(self, kept: Subset) -> bool:
         """Whether all layers stay and nothing is shrunk."""
         return kept == tuple(self.parameters.all_layers) and not self.shrink
+
+
+def evaluate_others(evaluator: Evaluator, original: EvaluatedModel) -> dict[str, EvaluatedModel | str]:
+    """Every other model of `compare`, evaluated; or why that failed, which costs no other row."""
+    found: dict[str, EvaluatedModel | str] = {}
+    for other in evaluator.config.other_models:
+        try:
+            found[other.called] = evaluator.evaluate_other(other, original)
+        except UserError as error:
+            found[other.called] = str(error)
+            console.print(f"note: no row for {other.called}: {error}", soft_wrap=True)
+    return found

@@ -30,6 +30,7 @@ def write_outputs(
     scores: ProbeScores,
     chosen: Selection,
     models: dict[str, EvaluatedModel],
+    others: Mapping[str, EvaluatedModel | str] | None = None,
     alternatives: tuple[Alternative, ...] = (),
     predictions: Mapping[str, np.ndarray] | None = None,
     search: SmallestSearch | None = None,
@@ -37,11 +38,17 @@ def write_outputs(
     """Write every result file into the folder that the evaluator works in.
 
     `models`: the original first, then the chosen subnetwork, then what it is compared with. `predictions`: of each of
-    them on dev, where not all come from this evaluator. `search`: how the size was found, where it was searched for.
+    them on dev, where not all come from this evaluator. `others`: other models, or why they have no row. `search`: how
+    the size was found, where it was searched for.
     """
     task, work = evaluator.task, evaluator.work
     predictions = predictions or {name: evaluator.predictions(name, model) for name, model in models.items()}
+    other_models = {name: other for name, other in (others or {}).items() if isinstance(other, EvaluatedModel)}
+    predictions = {**predictions, **{name: evaluator.predictions_of_other(name) for name in other_models}}
     result = _result(evaluator, chosen, models, alternatives, predictions, search.keep if search else None)
+    failed = {name: why for name, why in (others or {}).items() if isinstance(why, str)}
+    other_models = _without_retention(other_models, result)
+    result = result.model_copy(update={"other_models": other_models, "failed_models": failed})
     write_text(work / "config.yaml", to_yaml(settled_config(evaluator)))
     write_predictions_csv(work / "predictions.csv", task, predictions)
     changed = find_regressions(task, predictions[ORIGINAL], predictions[chosen.strategy])
@@ -104,6 +111,12 @@ def _result(
         retention_interval=None if subnetwork.retention is None else sure,
         provenance=evaluator.bench.provenance,
     )
+
+
+def _without_retention(models: Mapping[str, EvaluatedModel], result: RunResult) -> dict[str, EvaluatedModel]:
+    """The same models, without what they keep where the run has failed."""
+    nothing: dict[str, None] = {"retention": None} if result.failure else {}
+    return {name: model.model_copy(update=nothing) for name, model in models.items()}
 
 
 def _failure(original: EvaluatedModel, subnetwork: EvaluatedModel) -> str | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
 from probescale.config import RunConfig
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.allocation import allocate
-from probescale.pipeline.evaluation import Evaluator
+from probescale.pipeline.evaluation import Evaluator, evaluate_others
 from probescale.pipeline.evidence import best_task_probe, probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
@@ -78,10 +79,12 @@ def _run(bench: Workbench, schedule: Schedule, phases: Phases, work: Path, share
     for other in others:
         with phases.phase("comparison"):
             compared[other.strategy] = evaluator.evaluate(other.strategy, other.kept, original)
+    with phases.phase("comparison") if bench.config.other_models else nullcontext():
+        other_models = evaluate_others(evaluator, original)
     with phases.phase("evaluation"):
         alternatives = evaluator.alternatives(original)
         models = {ORIGINAL: original, chosen.strategy: subnetwork, **compared}
-        return write_outputs(evaluator, scores, chosen, models, alternatives)
+        return write_outputs(evaluator, scores, chosen, models, other_models, alternatives)
 
 
 def keep_choices(path: Path, choose: Callable[[], Choices]) -> Choices:
@@ -125,8 +128,10 @@ def prepare_shared(configs: Sequence[RunConfig], folder: Path) -> None:
         bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
         bench = bench.with_recipe(schedule.choices)
         everything = set_examples(widest, schedule.probed, schedule.sample)
-        everything = everything.model_copy(update={"compare": tuple(strategies)})
+        others = bench.config.other_models
+        everything = everything.model_copy(update={"compare": (*strategies, *others)})
         scores = probe_once(bench.with_config(everything), folder / "scores.json")
         evaluator = Evaluator(bench, folder, ShrinkPlan())
         evaluator.training.best_probe = best_task_probe(bench, scores)
-        evaluator.evaluate_original()
+        original = evaluator.evaluate_original()
+        evaluate_others(evaluator, original)

@@ -148,8 +148,10 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str,
     if has_tournament(bench, read):
         phases["tournament"] = count_tournament_texts(bench, read) * pace.train_cut
     phases["training"] = final
-    if others := len(bench.strategies) - 1:
-        phases["comparison"] = others * (final + dev * pace.forward)
+    others, models = len(bench.strategies) - 1, len(config.other_models)
+    if others or models:
+        as_original = choices.original_epochs * rows * pace.train + (rows + dev) * pace.forward
+        phases["comparison"] = others * (final + dev * pace.forward) + models * as_original
     encoded = min(rows, MOST_TEXTS) + min(
         count_available(config.recovery, situation, choices.augment) - rows, MOST_TEXTS
     )
@@ -168,6 +170,8 @@ def refit(schedule: Schedule, bench: Workbench, phases: Phases, per_text: float 
     slower = min(max(phases.slower, 1 / MOST_SLOWER), MOST_SLOWER)
     per_text = per_text or slower * schedule.pace.train_cut
     left = schedule.limit - phases.elapsed - slower * schedule.seconds["evaluation"]
+    if others := len(bench.config.other_models):  # each about as long as the original
+        left -= others * phases.took.get("training the original", slower * schedule.seconds["training the original"])
     trainings = float(len(bench.strategies))
     if bench.strategy.reads == "tournament" and "tournament" not in phases.took:
         if trial := bench.config.selection.trial:

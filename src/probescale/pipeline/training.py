@@ -67,19 +67,20 @@ class Training:
 
     # The original
 
-    def train_original(self) -> Trained:
+    def train_original(self, called: str = ORIGINAL) -> Trained:
         """The fine-tuned original, the mean loss of every epoch, and whether it learned the task.
 
         Where it did not, it is trained again with a higher and a lower learning rate; the best is kept.
         """
         recipe = self.choices.for_original(self.config.recovery)
         best: Trained | None = None
+        subject = f"the {ORIGINAL}" if called == ORIGINAL else called
         for attempt, factor in enumerate((1.0, HIGHER, LOWER)):
             rate = recipe.learning_rate * factor
             settings = replace(recipe, learning_rate=rate, epochs=recipe.epochs * (LONGER if attempt else 1))
             model = keep_layers(self.loaded, tuple(range(1, self.loaded.layers + 1)))
             try:
-                losses = self._fine_tune(model, ORIGINAL, None, settings, is_original=True, attempt=attempt)
+                losses = self._fine_tune(model, called, None, settings, is_original=True, attempt=attempt)
             except UserError as error:
                 given = attempt == 0 and not self._chooses_rate(self.config.recovery.original.learning_rate)
                 nothing_left = best is None and factor == LOWER
@@ -93,9 +94,7 @@ class Training:
             if health.learned or recipe.epochs == 0:
                 break
             if factor != LOWER:
-                console.print(
-                    f"the original did not learn the task ({health.describe()}); trying another learning rate"
-                )
+                console.print(f"{subject} did not learn the task ({health.describe()}); trying another learning rate")
         assert best
         if self.config.recovery.distil:
             self._record_outputs(best[0])

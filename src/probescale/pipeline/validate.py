@@ -14,7 +14,9 @@ from pydantic import BaseModel, ValidationError
 from probescale.config import (
     WORD_POOLINGS,
     DataConfig,
+    Head,
     ModelConfig,
+    OtherModel,
     ProbeConfig,
     ProbingConfig,
     RecoveryConfig,
@@ -24,10 +26,11 @@ from probescale.config import (
 )
 from probescale.errors import Problems, UserError, lookup
 from probescale.probing.probes import PROBES
+from probescale.recovery.result import ORIGINAL
 from probescale.selection.budget import parse_budget
 from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import fill_in
-from probescale.tasks.kinds import Kind, find_kind
+from probescale.tasks.kinds import KINDS, Kind, find_kind
 from probescale.tasks.structural import PROPERTIES
 from probescale.utils.progress import parse_time
 from probescale.utils.sources import is_local
@@ -74,7 +77,12 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
     if probing := _section(ProbingConfig, raw.get("probing")):
         attempt(lookup, PROBES, probing.probe, field="probing.probe")
     for number, name in enumerate(raw["compare"] if isinstance(raw.get("compare"), list) else []):
-        attempt(_check_compared, str(name), number)
+        if isinstance(name, dict):
+            entry, kind = _section(OtherModel, name), _section(TaskConfig, raw.get("task"))
+            if entry and kind and kind.kind in KINDS:
+                attempt(check_other_model, entry, find_kind(kind.kind).head, number)
+        else:
+            attempt(_check_compared, str(name), number)
     if recovery := _section(RecoveryConfig, raw.get("recovery")):
         for number, tracker in enumerate(recovery.tracking):
             attempt(_check_tracker, tracker, number)
@@ -179,6 +187,26 @@ def _check_compared(name: str, number: int) -> None:
         )
 
 
+def check_other_model(other: OtherModel, head: Head, number: int) -> None:
+    """Refuse a compared model that cannot be read, or cannot have the task's head, before any work."""
+    field = f"compare.{number}"
+    if other.called in {*STRATEGIES, ORIGINAL}:
+        raise UserError(
+            f'"{other.called}" is the name of another row', field=f"{field}.name", hint="give it another one with name:"
+        )
+    if other.model.startswith("pypi:"):
+        parse_wheel_path(other.model, field=f"{field}.model")
+    elif is_local(other.model):
+        from probescale.models.config_reading import read_config
+        from probescale.models.families import find_family
+        from probescale.models.heads import find_stock_class
+        from probescale.models.loading import check_local_model
+
+        config = read_config(other.model, other.revision, field=f"{field}.model")
+        find_stock_class(find_family(config, field=f"{field}.model"), config, head, field=f"{field}.model")
+        check_local_model(other.model, field=f"{field}.model")
+
+
 def _check_model(model: ModelConfig) -> None:
     if model.source.startswith("pypi:"):
         parse_wheel_path(model.source, field="model.source")
@@ -224,6 +252,6 @@ def check_budget(config: RunConfig, classes: int) -> None:
     workload = Workload(model, family, head, classes, chosen.length)
     costs = measure_costs(timeless.units, workload, parameters)
     constraints = Constraints(timeless, parameters, costs, Structure.from_config(chosen))
-    for strategy in (chosen.strategy, *config.compare):
+    for strategy in (chosen.strategy, *config.compared_strategies):
         most = largest_k(family.count_layers(model), constraints, strategy)
         refuse_costly(strategy, len(parameters.layers), most, chosen.passes, constraints.full_structure)

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from probescale.config import RecoveryConfig, RunConfig
+from probescale.config import OtherModel, RecoveryConfig, RunConfig
 from probescale.errors import UserError
 from probescale.models.budget_costs import Workload, measure_costs
 from probescale.models.cost import Cost
 from probescale.models.counting import count_parameters
+from probescale.models.facts import check_length
 from probescale.models.loading import LoadedModel, load_classifier, read_trained_labels
 from probescale.models.parameters import Parameters
 from probescale.models.shrink.options import list_shrinks, smallest_parameters
@@ -22,7 +23,7 @@ from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.shrink.shrinker import Shrinker
 from probescale.models.subsets import Subset
 from probescale.pipeline.provenance import provenance
-from probescale.pipeline.validate import check_budget
+from probescale.pipeline.validate import check_budget, check_other_model
 from probescale.probing.probe import check_probes
 from probescale.recovery.automatic import Situation, choose_recipe
 from probescale.recovery.inputs import build_inputs
@@ -112,7 +113,7 @@ class Workbench:
     @property
     def strategies(self) -> list[str]:
         """The run's own strategy, then those it is compared with."""
-        return list(dict.fromkeys((self.config.selection.strategy, *self.config.compare)))
+        return list(dict.fromkeys((self.config.selection.strategy, *self.config.compared_strategies)))
 
     def constraints(self, parameters: Parameters) -> Constraints:
         """Budget and structure for subnetworks whose parts have these sizes."""
@@ -152,6 +153,19 @@ class Workbench:
         """The same with a recipe that was chosen for the trainings."""
         return replace(self, recipe=recipe)
 
+    def for_other(self, other: OtherModel) -> Workbench:
+        """The same task for another model, to be trained with the recipe of the original on labels alone."""
+        model = self.config.model.model_copy(update={"source": other.model, "revision": other.revision})
+        recovery = self.config.recovery.model_copy(update={"distil": False})
+        config = self.config.model_copy(update={"model": model, "recovery": recovery, "compare": ()})
+        task, loaded = _load_model(config, replace(self.task, unlabelled=None), field="compare")
+        longest = loaded.family.longest_input(loaded.model.config)
+        check_length(model.max_length, longest, field="model.max_length")
+        recipe = self.chosen_recipe.model_copy(update={"augment": 0, "texts": None})
+        if loaded.head_is_trained:
+            recipe = recipe.model_copy(update={"original_epochs": 0})
+        return replace(self, config=config, task=task, loaded=loaded, recipe=recipe)
+
     def with_costs(self, path: Path) -> Workbench:
         """Measure what layers cost in the budget's units; kept in a file, as times differ when measured again."""
         if self.budget.units <= {"parameters"}:
@@ -185,6 +199,9 @@ def prepare(config: RunConfig, validation: float | None = None) -> Workbench:
         console.print(f"note: {task.contradictions.sentence()}", soft_wrap=True)
     check_probes(task, config)
     check_budget(config, len(task.train.names))
+    for number, other in enumerate(config.compare):
+        if isinstance(other, OtherModel):
+            check_other_model(other, task.kind.head, number)
     if config.recovery.distil and config.recovery.teacher:
         _check_teacher(config.recovery, task)
     task, loaded = _load_model(config, task)
@@ -194,16 +211,16 @@ def prepare(config: RunConfig, validation: float | None = None) -> Workbench:
     return Workbench(config, task, loaded, _make_shrinker(loaded, task, config), record)
 
 
-def _load_model(config: RunConfig, task: Task) -> tuple[Task, LoadedModel]:
+def _load_model(config: RunConfig, task: Task, field: str = "model.source") -> tuple[Task, LoadedModel]:
     """The model, with its own head where it was fine-tuned for these labels; and the task, in that order of labels."""
     model, kind = config.model, task.kind
-    names = None
+    names, called = None, "the model" if field == "model.source" else model.source
     if not config.recovery.original.retrain:
-        labels = read_trained_labels(model.source, model.revision, kind.head, field="model.source")
+        labels = read_trained_labels(model.source, model.revision, kind.head, field=field)
         names = labels and (match_labels(labels, task.train.names) if kind.named else ())
         if labels and names is None:
             console.print(
-                f"note: the model was fine-tuned for other labels ({', '.join(labels[:5])}); it gets a new head for "
+                f"note: {called} was fine-tuned for other labels ({', '.join(labels[:5])}); it gets a new head for "
                 f"{', '.join(task.train.names[:5])}"
             )
     task = task.with_names(names) if names else task
@@ -216,6 +233,7 @@ def _load_model(config: RunConfig, task: Task) -> tuple[Task, LoadedModel]:
         problem_type=kind.problem_type,
         keep_head=names is not None,
         allow_pickle=model.allow_pickle,
+        field=field,
     )
     return task, loaded
 

@@ -32,6 +32,16 @@ def load_predictions(path: Path, task: Task) -> np.ndarray:
     return tuple_rows([tuple(row) for row in rows]) if isinstance(gold[0], tuple) else np.array(rows)
 
 
+def rename_labels(predicted: np.ndarray, names: tuple[str, ...], wanted: tuple[str, ...]) -> np.ndarray:
+    """Predictions as numbers of the wanted names, where a model has the same names in another order."""
+    if names == wanted:
+        return predicted
+    numbers = np.array([*(wanted.index(name) for name in names), -1])  # the last: -1 stays -1
+    if predicted.dtype != object:
+        return numbers[predicted]
+    return tuple_rows([tuple(numbers[list(row)].tolist()) for row in predicted])
+
+
 def _is_like(prediction: object, gold: object, labels: int) -> bool:
     """Whether a value can be a prediction where this one would be right. -1: nothing was predicted."""
     if isinstance(gold, tuple):

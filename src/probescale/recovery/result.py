@@ -61,6 +61,9 @@ class RunResult(Record):
     original: EvaluatedModel
     subnetwork: EvaluatedModel
     compared: dict[str, EvaluatedModel]
+    # Of `compare`: other models, their sizes and retention in comparison with the original; or why they have no row.
+    other_models: dict[str, EvaluatedModel] = Field(default_factory=dict)
+    failed_models: dict[str, str] = Field(default_factory=dict)
     alternatives: tuple[Alternative, ...] = ()
     failure: str | None = None  # why this is no success: the original or the subnetwork did not learn the task
     retention: float | None  # None where there is no share to speak of, or where training failed

@@ -96,6 +96,7 @@ def _table(result: RunResult) -> Table:
     metric = result.metric.replace("_", " ")
     header = ("model", "parameters", metric, "95% interval", "retention", "speed")
     models = {"original, fine-tuned on the labels": result.original, "this model": result.subnetwork}
+    models |= result.other_models
     models |= {other.name: other for other in result.alternatives}
     rows = tuple((name, f"{model.params:,}", *measured_cells(model)) for name, model in models.items())
     table = Table("", header, rows, frozenset({1}))

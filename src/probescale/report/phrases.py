@@ -20,7 +20,13 @@ def remark_lower(result: RunResult) -> str:
 
 def has_retention(result: RunResult) -> bool:
     """Whether there are shares of the original's metric to show; there are none after a failure."""
-    models = (result.original, result.subnetwork, *result.compared.values(), *result.alternatives)
+    models = (
+        result.original,
+        result.subnetwork,
+        *result.compared.values(),
+        *result.other_models.values(),
+        *result.alternatives,
+    )
     return result.failure is None and any(model.retention is not None for model in models)
 
 

@@ -35,6 +35,7 @@ def run_page(findings: RunFindings) -> str:
     bias, metric, verdict = findings.bias, name_metric(result), decide(findings, machine=ELSEWHERE)
     models = {ORIGINAL: result.original, f"ProbeScale ({result.strategy})": result.subnetwork, **result.compared}
     measured = {model.kept: model.value for model in models.values()}
+    models |= result.other_models
     rows = [_row(name, model, answer=model is result.subnetwork) for name, model in models.items()]
     rows += [_alternative_row(other, result.original.params) for other in result.alternatives]
     shown = [column for column in COLUMNS if column.key != "retention" or has_retention(result)]
@@ -158,6 +159,13 @@ def _notes(findings: RunFindings) -> list[str]:
         "The cut was proved before training: its outputs equal those of the original with the other layers skipped. "
         "The saved folder was loaded by stock transformers in a fresh process, and gives the same outputs.",
     ]
+    if result.other_models:
+        names = " and ".join(result.other_models)
+        notes.append(
+            f"{names}: another model, fine-tuned on the same labels with the recipe of the original (one that was "
+            "fine-tuned for them before is only measured). Its layers are its own."
+        )
+    notes += [f"{name} has no row: {why}." for name, why in result.failed_models.items()]
     if result.alternatives:
         notes.append(
             "The simple alternatives learn from the same training data. Their parameters are all weights that have to "

@@ -48,7 +48,7 @@ def comparison_table(result: RunResult) -> Table:
     header = ("model", "layers\nkept", "parameters", "of\ntotal", "of\nlayers", narrow, "95%\ninterval",
               "reten-\ntion", "speed")  # fmt: skip
     rows = [_model_row(ORIGINAL, result.original), _model_row("ProbeScale", result.subnetwork)]
-    rows += [_model_row(name, model) for name, model in result.compared.items()]
+    rows += [_model_row(name, model) for name, model in (result.compared | result.other_models).items()]
     rows += [_alternative_row(other, result.original.params) for other in result.alternatives]
     about = f'{metric} of "{result.positive}"' if result.positive else metric
     title = f"{result.task}: {about} on {result.split}, {result.examples:,} examples; ProbeScale: {result.strategy}"

@@ -68,7 +68,7 @@ def find_answers(rows: Sequence[ResultRow]) -> list[Answer]:
     for model, task in dict.fromkeys((row.model, row.task) for row in rows):
         groups = group_seeds([row for row in rows if (row.model, row.task) == (model, task)])
         original = next(group for group in groups if group[0].strategy == ORIGINAL)
-        smaller = [group for group in groups if group is not original]
+        smaller = [group for group in groups if group[0].is_subnetwork]
         if not smaller:
             continue
         enough = [group for group in smaller if (_retention(group) or 0) >= ENOUGH]
@@ -141,7 +141,7 @@ def _size_card(answer: Answer) -> Card:
 
 def _method_card(rows: Sequence[ResultRow]) -> list[Card]:
     """The strategy that is ahead under most budgets; none where only one was tried."""
-    groups = [group for group in group_seeds(rows) if group[0].strategy != ORIGINAL]
+    groups = [group for group in group_seeds(rows) if group[0].is_subnetwork]
     budgets = {group[0].budget for group in groups}
     if len({group[0].strategy for group in groups}) < 2:
         return []

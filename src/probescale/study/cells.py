@@ -19,6 +19,7 @@ from probescale.errors import Problems, UserError, lookup
 from probescale.pipeline.validate import check
 from probescale.selection.strategies import STRATEGIES
 from probescale.study.settings import StudyConfig
+from probescale.utils.sections import short_name
 from probescale.utils.yaml_files import explain_faults, read_yaml, set_value
 
 MAX_CELLS = 10_000
@@ -141,7 +142,9 @@ def _cell_settings(
         settings["task"] = copy.deepcopy(task)
     if isinstance(section := settings.get("selection") or {}, dict):  # else the check of the cell refuses it
         settings["selection"] = section | _budget_settings(budget) | {"strategy": strategy}
-    return settings | {"compare": [], "seed": seed}
+    compared = settings.get("compare") or []
+    others = [entry for entry in compared if isinstance(entry, dict)] if isinstance(compared, list) else compared
+    return settings | {"compare": others, "seed": seed}
 
 
 def _budget_settings(budget: str | float | None) -> dict[str, Any]:
@@ -170,8 +173,7 @@ def _model_names(sources: list[str]) -> list[str]:
     """
     names: list[str] = []
     for source in sources:
-        wheel = re.match(r"pypi:([^=]+)==", source)
-        name = _slug(wheel[1] if wheel else Path(source).name)  # it is used in file names
+        name = short_name(source)  # it is used in file names
         same = sum(re.fullmatch(re.escape(name) + r"(-\d+)?", other) is not None for other in names)
         names.append(f"{name}-{same + 1}" if same else name)
     return names

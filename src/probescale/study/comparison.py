@@ -8,7 +8,6 @@ from statistics import mean
 
 import numpy as np
 
-from probescale.recovery.result import ORIGINAL
 from probescale.study.folder import StudyFolder
 from probescale.study.results import ResultRow, read_predictions
 from probescale.study.significance import SIGNIFICANCE, compare_methods
@@ -55,7 +54,7 @@ def compare_best_methods(folder: StudyFolder, rows: Sequence[ResultRow]) -> list
     """One comparison for every model, task and budget with at least two strategies."""
     groups: dict[tuple[str, str, str], dict[str, list[ResultRow]]] = {}
     for row in rows:
-        if row.strategy != ORIGINAL:
+        if row.is_subnetwork:
             methods = groups.setdefault((row.model, row.task, row.budget), {})
             methods.setdefault(row.strategy, []).append(row)
     return [_compare(folder, merge_methods(methods)) for methods in groups.values() if len(methods) > 1]

@@ -24,16 +24,18 @@ def write_trade_off(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
     groups = group_seeds(rows)
     with saved_figure(stem) as (figure, paths):
         axes = figure.subplots()
-        methods = list(dict.fromkeys(row.strategy for row in rows if row.strategy != ORIGINAL))
+        methods = list(dict.fromkeys(row.strategy for row in rows if row.is_subnetwork))
         for number, method in enumerate(methods):
             points = sorted((_point(group) for group in groups if group[0].strategy == method), key=lambda p: p[0])
             size, value, low, high = (np.array(column) for column in zip(*points, strict=True))
             bars = np.maximum([value - low, high - value], 0)
             axes.errorbar(size, value, bars, color=f"C{number}", marker="o", capsize=2, linewidth=1.2, label=method)
         for group in groups:
-            if group[0].strategy == ORIGINAL:
+            if not group[0].is_subnetwork:
                 size, value, _, _ = _point(group)
-                axes.plot(size, value, color="black", marker="*", markersize=11, linestyle="", label=ORIGINAL)
+                marker = "*" if group[0].strategy == ORIGINAL else "D"
+                label = group[0].strategy
+                axes.plot(size, value, color="black", marker=marker, markersize=9, linestyle="", label=label)
         _draw_front(axes, [_point(group) for group in groups])
         _draw_law(axes, rows)
         axes.set_xscale("log")
@@ -71,7 +73,8 @@ def _draw_front(axes, points: Sequence[tuple[float, float, float, float]]) -> No
 
 
 def _draw_law(axes, rows: Sequence[ResultRow]) -> None:  # noqa: ANN001
-    points = [(float(row.params), row.value) for row in rows]
+    own = [row for row in rows if row.is_subnetwork or row.strategy == ORIGINAL]
+    points = [(float(row.params), row.value) for row in own]
     sizes = {size for size, _ in points}
     if len(sizes) < MIN_POINTS:
         return
@@ -122,7 +125,7 @@ def _agreement(rows: Sequence[ResultRow], name: str) -> str:
 
 def write_map(rows: Sequence[ResultRow], stem: Path) -> list[Path]:
     """How often each layer was kept: one line per strategy and budget, one column per layer."""
-    groups = [group for group in group_seeds(rows) if group[0].strategy != ORIGINAL]
+    groups = [group for group in group_seeds(rows) if group[0].is_subnetwork]
     layers = max(row.k for row in rows if row.strategy == ORIGINAL)
     shares = np.zeros((len(groups), layers))
     for line, group in enumerate(groups):

@@ -8,6 +8,7 @@ from typing import Any
 
 from probescale.models.subsets import Subset, format_layers
 from probescale.probing.score_files import load_scores
+from probescale.recovery.result import ORIGINAL
 from probescale.report.page import Column, Page, explorer_entry, render
 from probescale.study.answers import find_answers, study_cards, study_verdict
 from probescale.study.cells import Study
@@ -123,7 +124,8 @@ def _places(folder: StudyFolder, study: Study, rows: Sequence[ResultRow]) -> lis
             continue
         values: dict[Subset, list[float]] = {}
         for row in own:
-            values.setdefault(row.kept, []).append(row.value)
+            if row.is_subnetwork or row.strategy == ORIGINAL:  # layers of another model are not these
+                values.setdefault(row.kept, []).append(row.value)
         measured = {kept: mean(of_seeds) for kept, of_seeds in values.items()}
         kept = next((row.kept for row in own if row.strategy == cell.strategy), ())
         name = f"{cell.model}, {cell.task}"

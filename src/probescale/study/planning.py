@@ -12,7 +12,7 @@ from probescale.recovery.automatic import count_available
 from probescale.study.cells import Study
 
 BYTES = 4  # of a parameter in float32
-PREPARED = ("probing", "training the original")  # phases that the cells of a preparation share
+PREPARED = ("probing", "training the original", "comparison")  # phases that the cells of a preparation share
 
 
 @dataclass(frozen=True)

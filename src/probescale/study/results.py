@@ -27,8 +27,8 @@ class ResultRow(BaseModel):
     cell: str
     model: str
     task: str
-    strategy: str  # ORIGINAL for a fine-tuned original
-    budget: str
+    strategy: str  # ORIGINAL for a fine-tuned original, its name for another model
+    budget: str  # empty for a model that was not cut
     seed: int
     k: int
     layers: str  # kept layers, such as 1 2 5
@@ -55,6 +55,11 @@ class ResultRow(BaseModel):
     seconds: float
 
     @property
+    def is_subnetwork(self) -> bool:
+        """Whether it was cut from the original: neither the original nor another model that it is compared with."""
+        return bool(self.budget)
+
+    @property
     def kept(self) -> Subset:
         """The kept layers as numbers."""
         return tuple(int(layer) for layer in self.layers.split())
@@ -76,7 +81,7 @@ class Results:
 
 def read_results(folder: StudyFolder, cells: tuple[Cell, ...]) -> Results:
     """Read the rows of all cells, those of the originals first. A cell that cannot be read counts as failed."""
-    originals: dict[str, ResultRow] = {}
+    whole: dict[tuple[str, str], ResultRow] = {}  # originals and other models, by preparation and name
     rows: list[ResultRow] = []
     failed: dict[str, str] = {}
     missing: list[str] = []
@@ -92,11 +97,12 @@ def read_results(folder: StudyFolder, cells: tuple[Cell, ...]) -> Results:
                 result, predicted = RunResult.load(path / "metrics.json"), read_predictions(path)
                 selection, scores = Selection.load(path / "selection.json"), load_scores(path / "scores.json")
                 probed = Evidence.from_scores(scores).subnetworks.get(selection.kept)
-                originals[cell.preparation] = _row(cell, result, result.original, predicted, ORIGINAL)
+                for name, model in {ORIGINAL: result.original, **result.other_models}.items():
+                    whole[cell.preparation, name] = _row(cell, result, model, predicted, name)
                 rows.append(_row(cell, result, result.subnetwork, predicted, result.strategy, selection.score, probed))
             except (ProbeScaleError, OSError, ValueError, KeyError) as error:
                 failed[cell.name] = _describe_error(error)
-    return Results((*originals.values(), *rows), failed, tuple(missing))
+    return Results((*whole.values(), *rows), failed, tuple(missing))
 
 
 def _row(
@@ -109,14 +115,15 @@ def _row(
     probed: float | None = None,
 ) -> ResultRow:
     same = [a == b for a, b in zip(predicted[ORIGINAL], predicted[strategy], strict=True)]
-    is_original = strategy == ORIGINAL
-    sure = (model.retention,) * 2 if is_original else result.retention_interval or (None, None)
+    is_whole = strategy == ORIGINAL or strategy in result.other_models
+    sure = (model.retention,) * 2 if strategy == ORIGINAL else result.retention_interval or (None, None)
+    sure = (None, None) if strategy in result.other_models else sure
     return ResultRow(
-        cell=cell.preparation if is_original else cell.name,
+        cell=cell.preparation if is_whole else cell.name,
         model=cell.model,
         task=cell.task,
         strategy=strategy,
-        budget="" if is_original else cell.budget,
+        budget="" if is_whole else cell.budget,
         seed=cell.seed,
         k=len(model.kept),
         layers=" ".join(map(str, model.kept)),

@@ -14,6 +14,7 @@ from probescale.study.cells import Study
 from probescale.study.planning import StudyEstimate
 from probescale.study.results import ResultRow, Results
 from probescale.study.scheduling import Progress
+from probescale.tasks.metrics import METRICS
 from probescale.utils.files import format_size
 
 OPTIONAL = ("k", "of layers", "of total", "spread", "parameters")  # columns that a narrow terminal does without
@@ -51,7 +52,7 @@ def _task_table(task: str, rows: Sequence[ResultRow]) -> Table:
     header = ("model", "method", "budget", *sizes, metric, "spread", "retention", "speed")
     lines, strong = [], set()
     for group in group_seeds(rows):
-        if group[0].strategy != ORIGINAL and is_best(group, rows):
+        if group[0].is_subnetwork and is_best(group, rows):
             strong.add(len(lines))
         lines.append(_line(group))
     seeds = len({row.seed for row in rows})
@@ -69,10 +70,10 @@ def group_seeds(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
 
 
 def is_best(group: Sequence[ResultRow], rows: Sequence[ResultRow]) -> bool:
-    """Whether no other strategy has a higher mean for the same model and budget."""
-    first = group[0]
+    """Whether no other strategy has a better mean for the same model and budget."""
+    first, metric = group[0], METRICS[group[0].metric]
     rivals = [g for g in group_seeds(rows) if (g[0].model, g[0].budget) == (first.model, first.budget)]
-    return _mean(group) >= max(_mean(rival) for rival in rivals)
+    return all(metric.loss(_mean(rival), _mean(group)) <= 0 for rival in rivals)
 
 
 def _mean(group: Sequence[ResultRow]) -> float:
@@ -115,7 +116,7 @@ def plan_table(study: Study, estimate: StudyEstimate) -> Table:
             one.model,
             one.task,
             str(one.seed),
-            "probing, original",
+            ", ".join(("probing", ORIGINAL, *(other.called for other in one.config.other_models))),
             "",
             format_duration(estimate.seconds[preparation]),
         )

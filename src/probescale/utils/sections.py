@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import PurePath
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, StringConstraints
@@ -23,6 +25,16 @@ Source = Annotated[str, StringConstraints(min_length=1), AfterValidator(_no_addr
 Name = Annotated[str, StringConstraints(min_length=1, pattern=r"^[\w.-]+$")]
 Int = Annotated[int, Strict()]  # true is not 1
 Column = Annotated[str | int, Field(union_mode="left_to_right")]
+
+
+def short_name(source: str) -> str:
+    """The last part of a model's source, as a file name.
+
+    >>> short_name("pypi:some-model==0.1/some/folder#sha256=0"), short_name("owner/bert"), short_name("my model")
+    ('some-model', 'bert', 'my-model')
+    """
+    wheel = re.match(r"pypi:([^=]+)==", source)
+    return re.sub(r"[^\w.=-]+", "-", wheel[1] if wheel else PurePath(source).name) or "model"
 
 
 def list_of_one(value: Any) -> Any:  # noqa: ANN401 - raw YAML
