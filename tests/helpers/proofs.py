@@ -26,7 +26,7 @@ transformers.AutoTokenizer, transformers.BertForSequenceClassification, transfor
 for line in sys.stdin:
     scratch, start, program = line.rstrip().split(chr(9))
     if child := os.fork():
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        print(scratch, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), sep=chr(9), flush=True)
         continue
     os.chdir(scratch)
     sys.argv = ["-c", program, "jobs.json"]
@@ -61,9 +61,11 @@ class ProofServer:
         with FileLock(self._lock):  # a new lock each time: forks must not share it
             process.stdin.write(f"{scratch}\t{comparison.LAUNCHER}\t{child.__file__}\n")
             process.stdin.flush()
-            code = int(process.stdout.readline())
+            asked, code = "", ""
+            while asked != scratch:  # an answer that a stopped process did not wait for may come first
+                asked, _, code = process.stdout.readline().rstrip().partition("\t")
         errors = Path(scratch, "stderr")
-        return subprocess.CompletedProcess([], code, "", errors.read_text() if errors.exists() else "")
+        return subprocess.CompletedProcess([], int(code), "", errors.read_text() if errors.exists() else "")
 
     def stop(self) -> None:
         if self._process:
