@@ -39,6 +39,10 @@ class UserError(ProbeScaleError):
     """Bad input. The command line prints it without a traceback and exits with 2."""
 
 
+class Unreachable(UserError):  # noqa: N818 - says what happened
+    """A source that is not here, while the hub cannot be reached."""
+
+
 class MachineError(ProbeScaleError):
     """The machine ran out of disk, memory or open files. Exit code 1; the same command resumes partial work."""
 

@@ -180,7 +180,7 @@ def test_cells_of_studies(study, rng, name):
     for other, sound in {"metrics.json": RESULT, "selection.json": SELECTION, "scores.json": SCORES}.items():
         (cell / other).write_bytes(damaged_json(rng, sound) if other == name else json_bytes(sound))
     (cell / "predictions.csv").write_bytes(damaged(rng, PREDICTIONS) if name == "predictions.csv" else PREDICTIONS)
-    assert result_or_error(lambda: read_results(made, wanted.cells)) is not None
+    assert result_or_error(lambda: read_results(made, wanted)) is not None
 
 
 @fuzz("records of models", 40, rng=RNG)

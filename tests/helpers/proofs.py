@@ -63,7 +63,9 @@ class ProofServer:
             process.stdin.flush()
             asked, code = "", ""
             while asked != scratch:  # an answer that a stopped process did not wait for may come first
-                asked, _, code = process.stdout.readline().rstrip().partition("\t")
+                line = process.stdout.readline()
+                assert line, "the server has ended"
+                asked, _, code = line.rstrip().partition("\t")
         errors = Path(scratch, "stderr")
         return subprocess.CompletedProcess([], int(code), "", errors.read_text() if errors.exists() else "")
 

@@ -53,7 +53,7 @@ def test_the_page_of_a_study_with_a_hostile_fault(tmp_path, model_folder, task_f
     study, folder = build_study(raw), StudyFolder(tmp_path / "out")
     folder.open(study)
     folder.record_failure(study.cells[0].name, f"{SCRIPT} {MARKUP} {TOKEN[:5]}")
-    write_study_report(folder, read_results(folder, study.cells))
+    write_study_report(folder, read_results(folder, study))
     page = (folder.path / "report.html").read_text()
     assert "window.evil=1" in page
     assert elements(page) == elements(render(Page("", [], [], [], [], "", [], [], [])))

@@ -1,73 +1,123 @@
-"""Recipes of the paper's experiments: they match the paper, fit the real models and run on tiny ones."""
+"""The paper's tables as studies: they match the paper, fit the real models and run on tiny ones."""
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
 from transformers import AutoConfig
 
 from helpers.data import labelled_rows
-from probescale.config import RunConfig
+from helpers.studies import forked_workers
 from probescale.models.counting import count_from_config
 from probescale.models.families import FAMILIES
-from probescale.pipeline.run import run
-from probescale.pipeline.validate import check
-from probescale.tasks.builtin import fill_in
-from probescale.utils.yaml_files import parse_section, read_yaml
+from probescale.study.cells import build_study, load_study
+from probescale.study.folder import StudyFolder
+from probescale.study.report import write_study_report
+from probescale.study.run import run_study
+from probescale.study.tables import plan_table, study_tables
+from probescale.tasks.builtin import builtin_tasks
+from probescale.utils.yaml_files import read_yaml
 
-RECIPES = sorted((Path(__file__).parents[2] / "configs" / "paper").glob("*.yaml"))
+CONFIGS = Path(__file__).parents[2] / "configs" / "paper"
+TABLES = ("table1", "table_t5")
 LARGE = {"vocab_size": 50265, "hidden_size": 1024, "intermediate_size": 4096, "num_attention_heads": 16}
 SHAPES = {
-    "roberta": AutoConfig.for_model(
+    "table1": AutoConfig.for_model(
         "roberta", **LARGE, num_hidden_layers=24, max_position_embeddings=514, type_vocab_size=1
     ),
-    "t5": AutoConfig.for_model("t5", d_model=768, d_ff=3072, num_layers=12, num_heads=12),
+    "table_t5": AutoConfig.for_model("t5", d_model=768, d_ff=3072, num_layers=12, num_heads=12),
+}
+# The paper's figures on SST-2 and QNLI, by its names of the rows.
+PAPER = {
+    "table1": {
+        "RoBERTa-Large (Pre-trained)": (96.5, 94.7),
+        "DistilRoBERTa": (93.2, 91.3),
+        "Top-6 Layers": (93.8, 91.8),
+        "Uniform-6 Layers": (92.5, 90.5),
+        "ProbeScale (Contiguous-6)": (94.9, 92.9),
+        "Top-4 Layers": (92.9, 90.1),
+        "Uniform-4 Layers": (91.0, 88.4),
+        "ProbeScale (Contiguous-4)": (93.6, 91.0),
+    },
+    "table_t5": {
+        "Original (12L)": (94.8, 92.5),
+        "Top-4": (91.5, 89.0),
+        "Uniform-4": (90.8, 88.1),
+        "ProbeScale, k=4": (92.7, 90.2),
+        "Top-6": (92.9, 90.5),
+        "Uniform-6": (92.1, 89.7),
+        "ProbeScale, k=6": (93.8, 91.4),
+    },
 }
 
 
-def test_every_experiment_of_the_tables_has_a_recipe():
-    assert [path.stem for path in RECIPES] == [
-        f"{model}_{task}" for model in ("roberta_large", "t5_base") for task in ("qnli", "sst2")
-    ]
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_of_the_table_is_a_job_with_the_papers_figure(name):
+    study = load_study(CONFIGS / f"{name}.yaml")
+    assert {row.name: (row.values["sst2"], row.values["qnli"]) for row in study.settings.published} == PAPER[name]
+    shown = [row[-1] for row in plan_table(study, None).rows if row[1] == "qnli"]
+    assert sorted("; ".join(filter(None, shown)).split("; ")) == sorted(PAPER[name])
+    assert {cell.strategy for cell in study.cells} == {"top_k", "uniform_k", "contiguous", "tried"}
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_recipes_use_the_papers_method_and_the_real_models_counts(path):
-    config = parse_section(fill_in(read_yaml(path)), RunConfig)
-    assert config.selection.strategy == "contiguous"
-    assert not config.recovery.distil
-    assert not config.shrink.asked
-    assert (config.recovery.epochs, config.compare) == (3, ("top_k", "uniform_k"))
-    assert "Expected: about" in path.read_text()
-    family = path.stem.partition("_")[0]
-    parameters = count_from_config(SHAPES[family], FAMILIES[family])
-    share = parameters.ratios(range(1, (config.selection.k or 0) + 1))[0]
-    assert round(100 * share) == {"roberta": 36, "t5": 61}[family]
-    assert f"{round(100 * share)}%" in path.read_text()
+@pytest.mark.parametrize("name", TABLES)
+def test_they_use_the_papers_method(name):
+    study = load_study(CONFIGS / f"{name}.yaml")
+    for cell in study.cells:
+        assert not cell.config.recovery.distil
+        assert not cell.config.shrink.asked
+        assert cell.config.recovery.epochs == 3
+    assert "Expected: about" in (CONFIGS / f"{name}.yaml").read_text()
+    parameters = count_from_config(SHAPES[name], FAMILIES["roberta" if name == "table1" else "t5"])
+    assert round(100 * parameters.ratios(range(1, 7))[0]) == {"table1": 36, "table_t5": 61}[name]
+
+
+def test_the_plan_is_listed_without_a_hub(cli):
+    done = cli("study", "plan", CONFIGS / "table1.yaml")
+    assert done.code == 0
+    assert "ProbeScale (Contiguous-6)" in done.out
+    assert "the hub cannot be reached" in done.out
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, id=path.stem, marks=[pytest.mark.long] if "qnli" in path.stem else []) for path in RECIPES],
-)
-def test_a_small_twin_runs(path, model_folder, tmp_path):
-    raw = fill_in(read_yaml(path))
-    family = path.stem.partition("_")[0]
-    raw["model"] = {"source": str(model_folder(family)), "max_length": 48}
-    raw["selection"]["k"] = 2
+@pytest.mark.long
+@pytest.mark.parametrize("name", TABLES)
+def test_a_small_twin_runs(name, model_folder, tmp_path):
+    """The same study with tiny models and data, on one of its tasks: every row, with the paper's figure beside ours."""
+    raw = copy.deepcopy(read_yaml(CONFIGS / f"{name}.yaml"))
+    raw["model"] = {"source": str(model_folder("roberta" if name == "table1" else "t5")), "max_length": 48}
+    for other in raw.get("compare", []):
+        other["model"] = str(model_folder("mpnet"))
     raw["recovery"] |= {"epochs": 1, "learning_rate": 1e-3}
     raw["probing"] = {"penalties": [0.01], "code_length": False}
-    raw["task"] |= _data(tmp_path, paired="qnli" in path.stem)
-    for probe in raw["task"].get("probes", []):
+    task = _task("qnli" if name == "table1" else "sst2", tmp_path)
+    raw["study"] |= {"budgets": ["k=2", "k=1"], "tasks": [task], "strategies": ["top_k", "uniform_k", "contiguous"]}
+    for row in raw["study"]["published"]:
+        if "budget" in row:
+            row["budget"] = {"k=6": "k=2", "k=4": "k=1"}[row["budget"]]
+    study = build_study(raw)
+    with forked_workers():
+        results = run_study(study, tmp_path / "out")
+    assert results.complete
+    assert {row.published_as for row in results.rows} == set(PAPER[name])
+    write_study_report(StudyFolder(tmp_path / "out"), results)
+    for table in study_tables(results):
+        assert table.header[-2:] == ("published\nas", "there")
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert all(row in page for row in PAPER[name])
+    assert {"table1": "0.929", "table_t5": "0.938"}[name] in (tmp_path / "out" / "results.csv").read_text()
+
+
+def _task(name: str, folder: Path) -> dict[str, object]:
+    (folder / name).mkdir()
+    task = {"builtin": name, **_data(folder / name, paired=name == "qnli")}
+    probes = copy.deepcopy(builtin_tasks()[name]["probes"])
+    for probe in probes:
         if "data" in probe:
-            probe["data"] = {"source": str(_tags(tmp_path / "tags.conll")), "text": 1, "label": 2}
-    result = run(check(raw), tmp_path / "out")
-    assert len(result.subnetwork.kept) == 2
-    assert result.subnetwork.kept[1] == result.subnetwork.kept[0] + 1
-    assert set(result.compared) == {"top_k", "uniform_k"}
-    assert "distilled" not in result.recipe
+            probe["data"] = {"source": str(_tags(folder / "tags.conll")), "text": 1, "label": 2}
+    return task | {"probes": probes}
 
 
 def _data(folder: Path, *, paired: bool) -> dict[str, object]:

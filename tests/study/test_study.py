@@ -121,11 +121,11 @@ def test_a_broken_cell_is_named_and_the_others_are_told(whole, tmp_path):
     cell = folder / "cells" / study.cells[0].name
     whole_scores = (cell / "scores.json").read_text()
     (cell / "scores.json").write_text("{")
-    assert "scores.json cannot be read" in read_results(StudyFolder(folder), study.cells).failed[study.cells[0].name]
+    assert "scores.json cannot be read" in read_results(StudyFolder(folder), study).failed[study.cells[0].name]
     (cell / "scores.json").write_text(whole_scores)
     broken = cell / "metrics.json"
     broken.write_text(broken.read_text()[:200])
-    results = read_results(StudyFolder(folder), study.cells)
+    results = read_results(StudyFolder(folder), study)
     write_study_report(StudyFolder(folder), results)
     for page in ("report.md", "report.html"):
         assert f"{study.cells[0].name} failed" in (folder / page).read_text()

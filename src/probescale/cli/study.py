@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from probescale.cli.app import app
 from probescale.cli.options import Config, Set, show
-from probescale.errors import UserError
+from probescale.errors import Unreachable, UserError
 from probescale.utils.distributed import process_count
 
 if TYPE_CHECKING:
@@ -112,7 +112,10 @@ def study_plan(config: Config, set_: Set = []) -> None:  # noqa: B006
         from probescale.study.planning import estimate_study
         from probescale.study.tables import plan_notes, plan_table
 
-        estimate = estimate_study(loaded)
+        try:
+            estimate = estimate_study(loaded)
+        except Unreachable:  # the rows are known all the same
+            estimate = None
     show(plan_table(loaded, estimate).rich())
     for line in plan_notes(loaded, estimate):
         show(line)

@@ -29,6 +29,7 @@ COLUMNS = (
     Column("retention", "retention", "percent"),
     Column("agreement", "agreement", "percent"),
     Column("speed", "speed", "times", "spread"),
+    Column("published", "published", "points", "published_as"),
 )
 
 
@@ -72,8 +73,12 @@ def _busy(rows: Sequence[ResultRow]) -> list[str]:
 
 
 def _columns(rows: Sequence[ResultRow], metrics: Collection[str]) -> list[Column]:
-    """All columns, without model or task if there is only one; the metric by its name if there is only one."""
+    """All columns, without model or task if there is only one; the metric by its name if there is only one.
+
+    Published figures are shown where there are some.
+    """
     constant = {name for name in ("model", "task") if len({getattr(row, name) for row in rows}) == 1}
+    constant |= set() if any(row.published is not None for row in rows) else {"published"}
     shown = [column for column in COLUMNS if column.key not in constant]
     title = next(iter(metrics)) if len(metrics) == 1 else "metric"
     return [column._replace(title=title) if column.key == "value" else column for column in shown]
@@ -104,6 +109,8 @@ def _row(row: ResultRow) -> dict[str, Any]:
         "agreement": row.agreement,
         "speed": row.speedup,
         "spread": _spread(row),
+        "published": row.published,
+        "published_as": row.published_as,
         "answer": False,
     }
 

