@@ -202,9 +202,9 @@ def test_fast_learners_are_trained_longer(tmp_path):
     assert (found.winner.kept, found.winner.shrink) == ((1, 2, 3), NARROW)
     assert min(found.rules, key=lambda one: one.loss).kept != (1, 2, 3)
     assert found.rates == (), "the user gave one"
-    assert len(track.asked) == len(set(track.asked)) == 2 + 4 + 2, "nothing twice"
+    assert len(track.asked) == len(set(track.asked)) == 2 + 4 + 1, "nothing twice"
     assert {rate for *_, rate in track.asked} == {1e-4}
-    assert (again(), len(track.asked)) == (found, 8)
+    assert (again(), len(track.asked)) == (found, 7)
 
 
 def test_where_nothing_learns_allocations_are_trained_for_longer_instead_of_rules(tmp_path):
@@ -240,9 +240,9 @@ def test_what_was_trained_in_one_round_is_not_trained_in_the_next(tmp_path, best
     assert found.winner.shrink == WIDE
     same = [one for one in found.rates if one.learning_rate == found.learning_rate]
     assert [found.rules[0]] == same
-    assert len(track.asked) == len(set(track.asked)) == 3 + 2 + (len(found.rules) - 1) + 2
+    assert len(track.asked) == len(set(track.asked)) == 3 + 2 + (len(found.rules) - 1) + FULL.finalists
     assert sum(texts for *_, texts, _ in track.asked) == track.unit * (
-        3 + 2 * FULL.longer["allocations"] + (len(found.rules) - 1) + 2 * FULL.longer["finals"]
+        3 + 2 * FULL.longer["allocations"] + (len(found.rules) - 1) + FULL.finalists * FULL.longer["finals"]
     )
     assert found.seconds == pytest.approx(sum(texts for *_, texts, _ in track.asked) / 1000, abs=1)
 
@@ -337,7 +337,7 @@ def texts_of_all_rounds(size: TournamentSize, unit: int, inputs: int) -> int:
         return (size.allocations + size.rules - 1) * read(unit)
     rates, times = len(size.rates) * read(unit), size.longer
     usual = rates + size.allocations * read(times["allocations"] * unit) + len(RULES) * read(unit)
-    usual += (1 + size.finalists) * read(times["finals"] * unit)
+    usual += size.finalists * read(times["finals"] * unit)  # the probes' choice is one of the allocations
     slow = rates + size.allocations * (read(times["allocations"] * unit) + read(times["slow"] * unit))
     return max(usual, slow)
 

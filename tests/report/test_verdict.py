@@ -149,6 +149,28 @@ def test_the_original_itself_is_not_called_smaller():
     assert "32.7M parameters instead of 33.4M (2.0 % less)" in sentence_of(result(subnetwork=nearly))
 
 
+@pytest.mark.parametrize(
+    ("found", "best"),
+    [
+        (result(small=0.47, original=0.39), "the small model reaches 47.0, it 39.0"),
+        (
+            result(alternative("frozen encoder", 0.48), small=0.395, original=0.39),
+            "frozen encoder reaches 48.0, it 39.0",
+        ),
+    ],
+)
+def test_an_original_that_learned_too_little_is_no_measure(found, best):
+    """120 % of next to nothing is not shipped."""
+    verdict = decide(findings(found))
+    assert (verdict.decision, verdict.heading) == ("unsure", "Not sure yet")
+    assert f"the original itself has learned too little: {best}; allow more time" in verdict.reasons
+
+
+def test_a_rival_within_the_interval_of_the_original_changes_nothing():
+    verdict = decide(findings(result(alternative("frozen encoder", 0.90, params=40_000_000))))
+    assert verdict.decision == "ship"
+
+
 @pytest.mark.parametrize("retention", [None, -0.2])
 def test_without_a_share_both_values_are_named(retention):
     interval = retention and (retention - 0.01, retention + 0.01)

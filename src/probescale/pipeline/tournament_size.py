@@ -33,7 +33,7 @@ class TournamentSize:
         """The texts of a unit, before a final training that reads this many.
 
         >>> FULL.texts(128_000), SMALL.texts(10_000)
-        (2286, 1250)
+        (2462, 1250)
         """
         return round(COST * read / self.units)
 
@@ -44,8 +44,9 @@ FULL = TournamentSize(
     narrower_first=True,  # probes and short trainings favour few wide layers, long trainings many narrow ones
     rules=7,
     finalists=1,
-    longer={"rates": 1, "allocations": 4, "rules": 1, "finals": 3, "slow": 6},
-    units=3 + 3 * 4 + 7 + 2 * 3,
+    # Finals are as long as the comparison of allocations: the probes' choice is not trained for them again.
+    longer={"rates": 1, "allocations": 4, "rules": 1, "finals": 4, "slow": 6},
+    units=3 + 3 * 4 + 7 + 4,
     fewest=640,
 )
 # Where little is trained, sharing the budget out matters most: few wide layers learn faster than many narrow ones.

@@ -34,6 +34,21 @@ def simpler_is_enough(result: RunResult) -> bool:
     return bool(_replacements(result))
 
 
+def better_than_the_original(result: RunResult) -> str:
+    """Which simpler model is clearly better than the original, for which a share of its metric says little; or empty.
+
+    Simpler models learn from the same labels; one beyond the original's 95 % interval shows that it was trained too
+    little, or badly.
+    """
+    metric, original = METRICS[result.metric], result.original
+    limit = original.interval[0 if metric.lower_is_better else 1]
+    rivals = {"the small model": result.subnetwork.value, **{one.name: one.value for one in result.alternatives}}
+    best = min(rivals, key=lambda name: metric.loss(0, rivals[name]))
+    if metric.loss(limit, rivals[best]) >= 0:
+        return ""
+    return f"{best} reaches {100 * rivals[best]:.1f}, it {100 * original.value:.1f}; allow more time"
+
+
 def alternatives_sentence(result: RunResult) -> str:
     """Whether a simple alternative is as good as the subnetwork; empty where none was trained."""
     if not result.alternatives:

@@ -10,7 +10,12 @@ from probescale.report.escaping import escape_markdown
 from probescale.report.expectation import probe_sentence, search_sentences
 from probescale.report.findings import RunFindings
 from probescale.report.phrases import describe_interval, describe_kept, describe_size, describe_speed, format_percent
-from probescale.report.rivals import alternatives_sentence, comparison_sentence, simpler_is_enough
+from probescale.report.rivals import (
+    alternatives_sentence,
+    better_than_the_original,
+    comparison_sentence,
+    simpler_is_enough,
+)
 
 Decision = Literal["ship", "unsure", "no"]
 HERE, ELSEWHERE = "this machine", "the machine that trained it"  # the second for files, which are read anywhere
@@ -89,6 +94,8 @@ def _judge(result: RunResult) -> tuple[Decision, str, str]:
         return "unsure", "Not sure yet", "how much is kept cannot be said"
     if interval[1] < wanted:
         return "no", "Do not ship it", limit
+    if better := better_than_the_original(result):
+        return "unsure", "Not sure yet", f"the original itself has learned too little: {better}"
     if simpler_is_enough(result):
         return "unsure", "You may not need it", ""
     if interval[0] < wanted:
@@ -132,6 +139,7 @@ def verdict_rule(result: RunResult) -> str:
     asked = "as was asked" if result.wanted is not None else "the usual limit; --keep asks for another"
     return (
         f"The verdict is “ship it” where the 95 % interval of the share that is kept lies above "
-        f"{format_percent(wanted_share(result))} ({asked}), the dev set is large enough to see that, and no simple "
-        "alternative is as good. It does not know what an error costs you: read what became worse."
+        f"{format_percent(wanted_share(result))} ({asked}), the dev set is large enough to see that, the original is "
+        "not clearly worse than a simpler model, and no simple alternative is as good. It does not know what an error "
+        "costs you: read what became worse."
     )
