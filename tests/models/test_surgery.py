@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -234,7 +235,7 @@ def test_the_saved_tokenizer_does_not_remember_the_training_length(model_folder,
 
 def heads_without_description() -> dict[str, PreTrainedModel]:
     """Models that are known by no description, each with a peculiarity of its own."""
-    size = {"vocab_size": 80, "pad_token_id": 0}
+    size: dict[str, Any] = {"vocab_size": 80, "pad_token_id": 0}
     marian = transformers.MarianConfig(
         **size, d_model=32, encoder_layers=4, decoder_layers=2, encoder_ffn_dim=64, decoder_ffn_dim=64, eos_token_id=3,
         encoder_attention_heads=4, decoder_attention_heads=4, decoder_start_token_id=0, max_position_embeddings=64,

@@ -11,7 +11,8 @@ from helpers.data import labelled_rows, write_csv
 from probescale.errors import Problems, UserError
 from probescale.models.counting import count_parameters
 from probescale.models.loading import load_as_saved
-from probescale.pipeline.allocation import Allocations
+from probescale.models.shrink.shrink_plan import ShrinkPlan
+from probescale.pipeline.allocation import Allocations, _stays_lost
 from probescale.pipeline.run import run
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.validate import check
@@ -132,3 +133,9 @@ def test_unlabelled_pairs_need_a_pair_column(model_folder, task_files, tmp_path)
     path = write_csv(tmp_path / "pairs.csv", [("a text", "b")], header="text,other")
     with pytest.raises(Problems, match="unlabelled"):
         settings(model_folder, task_files, task={"unlabelled": {"source": str(path), "pair": "other"}})
+
+
+def test_a_missing_token_weighs_more_than_a_narrower_part():
+    """Training wins a part of the latter back."""
+    assert _stays_lost(ShrinkPlan(vocabulary=100), 0.2) == 0.2
+    assert _stays_lost(ShrinkPlan(rank=8), 0.2) == _stays_lost(ShrinkPlan(units=8), 0.2) == pytest.approx(0.1)

@@ -1,7 +1,8 @@
 """Share one budget between layers, vocabulary, embeddings and feed-forward width, by what probes find.
 
 Every way of shrinking leaves room for some number of layers. What each smaller part loses is measured on its own, by
-probing a subnetwork with that part alone shrunk; an allocation is judged by what its layers know, less those losses.
+probing a subnetwork with that part alone shrunk; an allocation is judged by what its layers know, less those losses as
+far as training does not win them back.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ from probescale.utils.files import Record
 from probescale.utils.progress import console
 
 NEW_TEXTS = 0.5  # of train: on these it is measured what a smaller part loses
+# Of what narrower embeddings and layers lose, the final training wins back about half. What a missing token would have
+# told about a new text, no training brings back. (docs/results/compression.md)
+WON_BACK = 0.5
 KEPT_IN_FILE = 10  # of the best allocations, beside the best for every number of layers
 
 
@@ -34,7 +38,7 @@ class Allocation(Record):
     shrink: ShrinkPlan
     kept: Subset
     params: int
-    expected: float  # bits: what probes find in the layers, less what the smaller parts lose
+    expected: float  # bits: what probes find in the layers, less what the smaller parts lose for good
 
 
 class Allocations(Record):
@@ -92,7 +96,7 @@ def rank_allocations(bench: Workbench, scores: ProbeScores) -> Allocations:
             shrink=way,
             kept=kept,
             params=bench.shrinker.count_parameters(way).of(kept),
-            expected=knows[kept] - sum(losses[part] for part in _single_parts([way])),
+            expected=knows[kept] - sum(_stays_lost(part, losses[part]) for part in _single_parts([way])),
         )
         for way, kept in fitting
     ]
@@ -124,6 +128,11 @@ def _single_parts(shrinks: Iterable[ShrinkPlan]) -> list[ShrinkPlan]:
     """Every smaller part of these ways, each on its own."""
     sizes = (size for shrink in shrinks for size in shrink.model_dump(exclude_none=True).items())
     return [ShrinkPlan(**{part: size}) for part, size in dict.fromkeys(sizes)]
+
+
+def _stays_lost(part: ShrinkPlan, loss: float) -> float:
+    """What a smaller part is expected to lose after the final training, in bits."""
+    return loss if part.vocabulary is not None else (1 - WON_BACK) * loss
 
 
 def _information_lost(bench: Workbench, parts: Sequence[ShrinkPlan], kept: Subset) -> dict[ShrinkPlan, float]:

@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -42,11 +43,12 @@ def rename_labels(predicted: np.ndarray, names: tuple[str, ...], wanted: tuple[s
     return tuple_rows([tuple(numbers[list(row)].tolist()) for row in predicted])
 
 
-def _is_like(prediction: object, gold: object, labels: int) -> bool:
+def _is_like(prediction: Any, gold: object, labels: int) -> bool:  # noqa: ANN401 - read from a file
     """Whether a value can be a prediction where this one would be right. -1: nothing was predicted."""
     if isinstance(gold, tuple):
-        same_length = isinstance(prediction, list) and len(prediction) == len(gold)
-        return same_length and all(_is_like(one, right, labels) for one, right in zip(prediction, gold, strict=True))
+        if not isinstance(prediction, list) or len(prediction) != len(gold):
+            return False
+        return all(_is_like(one, right, labels) for one, right in zip(prediction, gold, strict=True))
     if isinstance(gold, float | np.floating):
         return isinstance(prediction, int | float) and abs(prediction) < LARGEST
     return isinstance(prediction, int) and -1 <= prediction < labels

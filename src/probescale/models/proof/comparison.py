@@ -76,7 +76,7 @@ def prepare_proof(loaded: LoadedModel, reference: Reference, parameters: int, fo
         generates=generates,
         reference=reference,
         parameters=parameters,
-        sample_ids=tokenizer and reset_tokenizer(tokenizer)(SAMPLE_TEXT)["input_ids"],
+        sample_ids=reset_tokenizer(tokenizer)(SAMPLE_TEXT)["input_ids"] if tokenizer else None,
     )
 
 
