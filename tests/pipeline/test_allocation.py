@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
@@ -16,8 +17,13 @@ from probescale.pipeline.allocation import Allocations, _stays_lost
 from probescale.pipeline.run import run
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.validate import check
+from probescale.pipeline.workbench import prepare
 
 pytestmark = pytest.mark.slow
+
+
+def _parts(loaded):
+    return loaded.model, loaded.family
 
 
 def settings(model_folder, task_files, family="bert", **more):
@@ -79,6 +85,20 @@ def test_auto_meets_a_budget_that_layers_alone_cannot(model_folder, task_files, 
     assert all(allocation.params <= wanted for allocation in ranked.allocations)
     assert ranked.compared > 1
     assert len(ranked.allocations) == min(ranked.compared, 10)
+
+
+def test_megabytes_count_what_shrinking_saves(model_folder, task_files):
+    """A size that layers alone cannot meet: embeddings and units become smaller as well."""
+    whole = count_parameters(*_parts(load_as_saved(str(model_folder("bert"))))).total * 4e-6
+    wanted = f"{1000 * whole / 4:.0f}kB"
+    with pytest.raises(Problems, match="the embeddings and the head already have"):
+        settings(model_folder, task_files, selection={"budget": wanted})
+    bench = prepare(settings(model_folder, task_files, selection={"budget": wanted}, shrink="auto"))
+    bench = bench.with_costs(Path("not measured"))
+    bench.check_budget()
+    constraints = bench.constraints(bench.smallest_parameters)
+    assert constraints.allow([1])
+    assert constraints.known_costs["megabytes"].of([1]) < whole / 4
 
 
 def test_a_budget_below_the_smallest_model_is_refused(model_folder, task_files, tmp_path):

@@ -1,4 +1,4 @@
-"""Costs of layers in the units of a budget: GFLOPs, megabytes, milliseconds."""
+"""Costs of layers in the units of a budget that parameters do not tell: GFLOPs, milliseconds."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import psutil
-import torch
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from probescale.config import Head
 from probescale.errors import UserError
-from probescale.models.cost import Cost, parameter_cost
+from probescale.models.cost import Cost
 from probescale.models.counting import count_flops
 from probescale.models.facts import check_length
 from probescale.models.family import Family
 from probescale.models.heads import build_on_meta
 from probescale.models.latency import measure_latency
-from probescale.models.parameters import Parameters
 from probescale.utils.files import format_size
 from probescale.utils.progress import spinner
 
@@ -35,13 +33,9 @@ class Workload:
     batch_size: int = 1  # texts, for the time
 
 
-def measure_costs(
-    units: Collection[str], workload: Workload, parameters: Parameters, model: PreTrainedModel | None = None
-) -> dict[Any, Cost]:
-    """The cost in each of these units: GFLOPs of one text, megabytes on disk in float32, milliseconds of a batch."""
+def measure_costs(units: Collection[str], workload: Workload, model: PreTrainedModel | None = None) -> dict[Any, Cost]:
+    """What parameters do not tell, as far as it is among these units: GFLOPs of a text, milliseconds of a batch."""
     costs: dict[str, Cost] = {}
-    if "megabytes" in units:
-        costs["megabytes"] = parameter_cost(parameters).scaled(torch.float32.itemsize / 1e6)
     if "gflops" in units:
         costs["gflops"] = count_flops(
             workload.config, workload.family, workload.length, workload.head, workload.classes

@@ -250,7 +250,7 @@ def check_budget(config: RunConfig, classes: int) -> None:
     budget = parse_budget(chosen.budget, chosen.k)
     timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
     workload = Workload(model, family, head, classes, chosen.length)
-    costs = measure_costs(timeless.units, workload, parameters)
+    costs = measure_costs(timeless.units, workload)
     constraints = Constraints(timeless, parameters, costs, Structure.from_config(chosen))
     for strategy in (chosen.strategy, *config.compared_strategies):
         most = largest_k(family.count_layers(model), constraints, strategy)

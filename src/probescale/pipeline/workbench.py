@@ -14,7 +14,6 @@ from probescale.config import OtherModel, RecoveryConfig, RunConfig
 from probescale.errors import UserError
 from probescale.models.budget_costs import Workload, measure_costs
 from probescale.models.cost import Cost
-from probescale.models.counting import count_parameters
 from probescale.models.facts import check_length
 from probescale.models.loading import LoadedModel, load_classifier, read_trained_labels
 from probescale.models.parameters import Parameters
@@ -168,7 +167,7 @@ class Workbench:
 
     def with_costs(self, path: Path) -> Workbench:
         """Measure what layers cost in the budget's units; kept in a file, as times differ when measured again."""
-        if self.budget.units <= {"parameters"}:
+        if self.budget.units <= {"parameters", "megabytes"}:
             return replace(self, costs={})
         if not path.exists():
             write_json(path, {unit: cost.model_dump() for unit, cost in self._measure_costs().items()})
@@ -184,7 +183,7 @@ class Workbench:
             length=settings.length,
             batch_size=settings.batch_size,
         )
-        return measure_costs(self.budget.units, workload, count_parameters(model, family), model)
+        return measure_costs(self.budget.units, workload, model)
 
 
 def prepare(config: RunConfig, validation: float | None = None) -> Workbench:

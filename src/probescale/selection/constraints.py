@@ -12,6 +12,8 @@ from probescale.models.parameters import Parameters
 from probescale.selection.budget import UNIT_NAMES, Budget, Limit, Unit
 from probescale.selection.structure import Structure
 
+FLOAT32 = 4  # bytes
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -28,7 +30,7 @@ class Constraints:
 
     budget: Budget
     parameters: Parameters | None = None  # None: not known, so the budget can only be a number of layers
-    costs: Mapping[Unit, Cost] = field(default_factory=dict)  # in the units of the budget other than parameters
+    costs: Mapping[Unit, Cost] = field(default_factory=dict)  # that parameters do not tell: GFLOPs, milliseconds
     structure: Structure | None = None
 
     @cached_property
@@ -38,12 +40,17 @@ class Constraints:
         return structure.with_kept(self.parameters.fixed if self.parameters else ())
 
     @cached_property
+    def known_costs(self) -> dict[Unit, Cost]:
+        """Costs in every unit that is known. Megabytes are those of float32, unless they are given."""
+        if not self.parameters:
+            return dict(self.costs)
+        counted = parameter_cost(self.parameters)
+        return {"parameters": counted, "megabytes": counted.scaled(FLOAT32 / 1e6), **self.costs}
+
+    @cached_property
     def bounds(self) -> tuple[Bound, ...]:
         """The limits of the budget; refused where the cost of the layers in a unit is not known."""
-        costs = dict(self.costs)
-        if self.parameters:
-            costs["parameters"] = parameter_cost(self.parameters)
-        bounds = []
+        costs, bounds = self.known_costs, []
         for limit in self.budget.limits:
             if limit.unit not in costs:
                 raise UserError(

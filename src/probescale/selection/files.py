@@ -57,7 +57,7 @@ class CountedModel:
         workload = Workload(
             what.config, what.family, classes=self.classes, length=self.length, batch_size=self.batch_size
         )
-        costs = measure_costs(budget.units, workload, parameters)
+        costs = measure_costs(budget.units, workload)
         return parameters, costs
 
 

@@ -54,6 +54,10 @@ def describe(
         params_original=(parameters.original or parameters).total if parameters else None,
         ratio_total=ratio_total,
         ratio_layers=ratio_layers,
-        costs={unit: round(cost.of(kept), 6) for unit, cost in constraints.costs.items()},
+        costs={
+            unit: round(cost.of(kept), 6)
+            for unit, cost in constraints.known_costs.items()
+            if unit in constraints.costs or unit in constraints.budget.units - {"parameters"}
+        },
         provenance=provenance or {},
     )
