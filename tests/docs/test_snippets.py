@@ -92,7 +92,7 @@ def test_a_configuration_is_valid(example: Example):
     raw = YAML(typ="safe").load(example.text)
     if "study" in raw:
         StudyConfig.model_validate(raw.pop("study"))
-    config = RunConfig.model_validate({"model": {"source": "m"}, "task": "sst2", "selection": {"k": 2}} | raw)
+    config = RunConfig.model_validate({"model": {"source": "m"}, "task": {"train": "t"}, "selection": {"k": 2}} | raw)
     assert raw.keys() <= config.model_fields_set
 
 

@@ -57,7 +57,7 @@ def _tasks() -> Table:
         (
             name,
             task["metric"],
-            ", ".join(f"{p['name']} (w={p['weight']})" for p in task["probes"]),
+            ", ".join(f"{p['name']} (w={p.get('weight', 1 / len(task['probes'])):.2g})" for p in task["probes"]),
             task["train"]["source"],
         )
         for name, task in builtin_tasks().items()
