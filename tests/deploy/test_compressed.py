@@ -93,6 +93,7 @@ def test_one_line_says_what_it_is(small, folder, copied):
     assert repr(Compressed(copied)) == f"Compressed({copied}: layers {kept}, {parameters}, training failed)"
 
 
+@pytest.mark.long
 def test_the_report_prints_the_tables_of_the_command(copied, model_folder, task_files, tmp_path, cli, capsys):
     config = tmp_path / "my.yaml"
     config.write_text(json.dumps(raw_config(model_folder("bert"), task_files.train, task_files.dev)))

@@ -144,6 +144,7 @@ def test_a_graph_that_kills_its_process_is_refused_in_words(bert, tmp_path, monk
         open_model(str(tmp_path / "copy"))
 
 
+@pytest.mark.long
 def test_a_graph_that_answers_otherwise_is_not_written(bert, tmp_path, monkeypatch):
     wrong = saved("bert", "sentence", tmp_path / "other")
     wrong.model.get_parameter("classifier.weight").data.mul_(1.5)

@@ -128,6 +128,7 @@ def test_a_csv(here, cli):
     assert right(answers) >= 6
 
 
+@pytest.mark.long
 def test_a_classifier(here, cli):
     pytest.importorskip("onnxruntime")
     make_classifier(here)
@@ -144,6 +145,7 @@ def test_a_classifier_is_timed(here, cli):
     assert "texts/s" in printed
 
 
+@pytest.mark.long
 def test_a_tagger(here, cli):
     run_page(cli, "have-a-tagger.md")
     answers = read_answers(here / "tagged.jsonl")
@@ -152,6 +154,7 @@ def test_a_tagger(here, cli):
     assert sum(TAGS.get(word, "O") == tag for word, tag in tags) > 0.8 * len(tags)
 
 
+@pytest.mark.long
 def test_only_texts(here, cli):
     make_classifier(here)
     run_page(cli, "only-texts.md")
@@ -159,17 +162,20 @@ def test_only_texts(here, cli):
     assert (here / "runs" / "checked" / "model" / "config.json").is_file()
 
 
+@pytest.mark.long
 def test_a_limit(here, cli):
     """Times depend on what else the machine does: the limit is another one here."""
     run_page(cli, "fit-a-limit.md", replaced={"20ms": "60000ms"}, skipped=("bench",))
     assert right(read_answers(here / "answered.csv")) >= 6
 
 
+@pytest.mark.long
 def test_a_registry(here, cli, monkeypatch):
     run_page(cli, "registry-only.md", replaced=make_index(here, monkeypatch))
     assert right(read_answers(here / "answers.jsonl")) >= 6
 
 
+@pytest.mark.long
 def test_a_cluster(here, cli):
     page = (GUIDES / "cluster.md").read_text(encoding="utf-8")
     settings = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[0]

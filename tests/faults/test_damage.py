@@ -82,6 +82,7 @@ def test_a_damaged_record_is_restored_and_nothing_is_trained_again(config, unfin
     assert read_contents(tmp_path / "out") == read_contents(complete)
 
 
+@pytest.mark.long
 def test_damaged_weights_of_the_teacher_are_made_again(config, unfinished, complete, tmp_path):
     for name in ("model.safetensors", "logits.npy"):
         out = resume_damaged(config, unfinished, tmp_path / name, f".work/teacher/{name}", "a flipped bit")

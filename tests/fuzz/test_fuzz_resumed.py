@@ -36,7 +36,7 @@ def unfinished(config, tmp_path_factory) -> Path:
     return run_until(pipeline, "write_outputs", 1, config, tmp_path_factory.mktemp("unfinished") / "out")
 
 
-@fuzz("resumed runs", 12, rng=RNG)
+@fuzz("resumed runs", 4, rng=RNG)
 def test_a_resumed_run_with_a_damaged_record(config, unfinished, tmp_path_factory, rng):
     folder = tmp_path_factory.mktemp("resumed")
     work = Path(shutil.copytree(unfinished, folder / "out.partial"))

@@ -58,6 +58,7 @@ def out(model_folder, task_files, classifier, tmp_path_factory):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_they_stand_in_every_table_with_their_own_size(out):
     result = RunResult.load(out / "metrics.json")
     assert list(result.other_models) == ["mpnet", "ours"]
@@ -72,6 +73,7 @@ def test_they_stand_in_every_table_with_their_own_size(out):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_model_that_is_fine_tuned_already_is_only_measured(out):
     """Its labels have another order, which changes nothing."""
     result = RunResult.load(out / "metrics.json")
@@ -85,11 +87,13 @@ def test_a_model_that_is_fine_tuned_already_is_only_measured(out):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_config_yaml_repeats_it(out):
     assert [other.called for other in load_config(out / "config.yaml").other_models] == ["mpnet", "ours"]
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_failed_row_does_not_lose_the_others(model_folder, task_files, tmp_path, monkeypatch):
     real = training.fine_tune
 

@@ -444,6 +444,7 @@ def without_times(value):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_settings_of_a_finished_run_repeat_it(cli, tried, tmp_path):
     """Whatever was chosen is in config.yaml: the recipe, the learning rate, the length of short trainings."""
     out, _ = tried

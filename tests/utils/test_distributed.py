@@ -61,6 +61,7 @@ def both(tmp_path_factory, model_folder, task_files):
     return [alone, together]
 
 
+@pytest.mark.long
 def test_scores_are_the_same(both):
     one, two = (json.loads((run / "scores.json").read_text()) for run in both)
     assert one["probes"].keys() == two["probes"].keys()
@@ -70,6 +71,7 @@ def test_scores_are_the_same(both):
     assert one == two | {"provenance": one["provenance"]}  # the command
 
 
+@pytest.mark.long
 def test_training_is_the_same(both):
     """Both see the same batches; only the order of additions differs."""
     one, two = (json.loads((run / "metrics.json").read_text()) for run in both)
