@@ -16,6 +16,7 @@ import pytest
 from huggingface_hub import ModelCard
 from transformers import BertModel
 
+from helpers.sweeps import sweep
 from probescale.deploy.bench import BenchResult
 from probescale.deploy.export import export
 from probescale.deploy.open_model import open_model
