@@ -125,6 +125,7 @@ def grading_config(model: Path, folder: Path, **task: object) -> dict[str, Any]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_kind_of_task(grades, model_folder, tmp_path):
     from probescale.deploy.predict import predict_lines
     from probescale.deploy.texts import Line

@@ -121,6 +121,7 @@ def test_every_guide_is_here():
     assert set(named) == {path.name for path in GUIDES.glob("*.md")}
 
 
+@pytest.mark.long
 def test_a_csv(here, cli):
     run_page(cli, "have-a-csv.md")
     answers = read_answers(here / "answered.csv")

@@ -79,7 +79,7 @@ FORMS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "form", [form if form in ("csv", "frame") else pytest.param(form, marks=pytest.mark.long) for form in FORMS]
+    "form", [form if form == "csv" else pytest.param(form, marks=pytest.mark.long) for form in FORMS]
 )
 def test_any_form_of_data_gives_a_model_that_predicts(model_folder, table, tmp_path, form):
     make = FORMS[form]
@@ -97,6 +97,7 @@ def test_any_form_of_data_gives_a_model_that_predicts(model_folder, table, tmp_p
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_live_model_with_its_tokenizer_and_more_data(model_folder, tmp_path):
     source = model_folder("roberta")
     live = AutoModelForSequenceClassification.from_pretrained(source), AutoTokenizer.from_pretrained(source)
@@ -146,6 +147,7 @@ def test_one_line_and_nothing_else(cli, model_folder, table, here):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_share_to_keep_instead_of_a_budget(cli, model_folder, table, here):
     done = cli("compress", model_folder("bert"), table, "--keep", "50%", "--out", here / "out", *QUICK_OPTIONS)
     assert done.code == 0, done.err

@@ -157,6 +157,7 @@ def test_the_small_model_is_cut_from_the_fine_tuned_one(classifier, files, tmp_p
     assert result.subnetwork.value == result.original.value
 
 
+@pytest.mark.long
 def test_retrain_trains_a_new_head(cli, classifier, files, tmp_path):
     path = tmp_path / "config.yaml"
     path.write_text(json.dumps(raw_config(classifier, files)))

@@ -235,7 +235,7 @@ def test_smallest_refuses_an_original_with_a_negative_metric(model_folder, data,
     ("family", "kind"),
     [
         ("bert", "number"),
-        ("roberta", "tags"),
+        pytest.param("roberta", "tags", marks=pytest.mark.long),
         pytest.param("t5", "tags", marks=pytest.mark.long),
         pytest.param("t5", "number", marks=pytest.mark.long),
     ],

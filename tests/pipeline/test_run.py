@@ -125,6 +125,7 @@ print(sum(a == row["label"] for a, row in zip(said, rows)) / len(rows))
     assert float(done.stdout.split()[-1]) == json.loads((out / "metrics.json").read_text())["subnetwork"]["value"]
 
 
+@pytest.mark.long
 def test_the_same_config_and_seed_give_the_same_files(bert_run, tmp_path):
     path, out = bert_run
     pipeline.run(load_config(path), tmp_path / "again")

@@ -148,6 +148,7 @@ def test_a_stopped_search_resumes_to_a_measured_answer(cli, config, tmp_path, st
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_keeping_100_percent_may_need_the_original(cli, config, tmp_path, monkeypatch):
     """Only the original is trained here, so that every smaller model is worse."""
     fine_tune = training.fine_tune

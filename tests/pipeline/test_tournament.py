@@ -382,6 +382,7 @@ def test_the_tournament_reads_fewer_texts_than_the_final_training(labelled, unla
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_where_little_is_trained_probes_choose(cli, model_folder, task_files, tmp_path):
     raw = raw_config(model_folder, task_files, trial=None) | {"compare": []}
     (tmp_path / "config.yaml").write_text(json.dumps(raw))

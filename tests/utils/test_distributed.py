@@ -82,6 +82,7 @@ def test_training_is_the_same(both):
         assert one[model]["value"] == pytest.approx(two[model]["value"], abs=0.051)  # two of 40 rows
 
 
+@pytest.mark.long
 def test_an_error_ends_all_processes_with_one_message(tmp_path):
     done = launch("run", tmp_path / "nothing.yaml")
     assert done.returncode != 0
