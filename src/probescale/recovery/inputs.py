@@ -68,14 +68,18 @@ def select_model_fields(batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor for name, tensor in batch.items() if name not in ("rows", "number")}
 
 
-def build_inputs(tokenizer: PreTrainedTokenizerBase, data: Data, max_length: int) -> Inputs:
-    """Tokenize data and number its rows."""
+def build_inputs(
+    tokenizer: PreTrainedTokenizerBase, data: Data, max_length: int, only: Sequence[int] | None = None
+) -> Inputs:
+    """Tokenize data and number its rows. `only`: numbers of the inputs that are needed; the others have no tokens."""
     words = data.per_word
     starts = np.concatenate([[0], np.cumsum(data.rows_per_input)]).astype(np.int64)
+    numbers = np.arange(len(data)) if only is None else np.unique(only)
+    data = data if only is None else data.take(numbers.tolist())
     data = data.fully_labelled()  # words without a tag are predicted as well
     tokens, [view] = tokenize_with_views(tokenizer, data, [(data, "token" if words else "cls")], max_length)
-    places: list[list[tuple[int, int]]] = [[] for _ in range(len(data))] if words else []
+    places: list[list[tuple[int, int]]] = [[] for _ in range(len(starts) - 1)] if words else []
     if words:
-        for number, word, token in zip(view.inputs, view.words, view.starts, strict=True):
+        for number, word, token in zip(numbers[view.inputs].tolist(), view.words, view.starts, strict=True):
             places[number].append((int(token), int(starts[number] + word)))
-    return Inputs(tokens, words, starts, places)
+    return Inputs(tokens.spread(numbers, len(starts) - 1), words, starts, places)

@@ -42,12 +42,14 @@ def train_briefly(
     title: str = "short training",
 ) -> ShortTraining:
     """Train the model in place on `texts` texts, repeating them if there are fewer; its loss on held-out inputs."""
-    learned, scale = build_training_set(loaded, data, recipe, max_length, teacher, kept)
+    inputs = len(data) + (len(teacher.unlabelled) if teacher and teacher.unlabelled else 0)
+    order = np.random.default_rng(seed).permutation(inputs).tolist()
+    first = count_held_out(inputs)
+    held_out, used = order[:first], order[first : first + texts]
+    learned, scale = build_training_set(loaded, data, recipe, max_length, teacher, kept, only=[*held_out, *used])
+    learned = replace(learned, held_out=held_out, used=used)
     if find_kind(data.kind).standardised and loaded.head_is_trained:
         scale.take_out_of_head(loaded.model)
-    order = np.random.default_rng(seed).permutation(len(learned.inputs)).tolist()
-    first = count_held_out(len(order))
-    learned = replace(learned, held_out=order[:first], used=order[first : first + texts])
     epochs = max(round(texts / len(learned.used)), 1)
     run = TrainingRun(replace(recipe, epochs=epochs, tracking=()), seed, title)
     with changed_dropout(loaded.model, recipe.dropout):

@@ -64,9 +64,13 @@ def build_training_set(
     max_length: int,
     teacher: TeacherOutputs | None = None,
     kept: Subset | None = None,
+    only: Sequence[int] | None = None,
 ) -> tuple[TrainingSet, LabelScale]:
-    """All inputs and the objective of the recipe; and the scale that the labels are learned in."""
-    inputs = build_inputs(loaded.tokenizer, joined(train, teacher.unlabelled if teacher else None), max_length)
+    """All inputs and the objective of the recipe; and the scale that the labels are learned in.
+
+    `only`: numbers of the inputs that are needed; the others have no tokens.
+    """
+    inputs = build_inputs(loaded.tokenizer, joined(train, teacher.unlabelled if teacher else None), max_length, only)
     kind, known = find_kind(train.kind), train.row_labels
     scale = fit_label_scale(known, loaded.model) if kind.standardised else LabelScale()
     labels = np.full((inputs.rows, *known.shape[1:]), np.nan, np.float32)  # unlabelled inputs come last

@@ -25,7 +25,7 @@ from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.proof.reference import example_inputs
 from probescale.models.proof.twin import build_twin, build_twin_tokenizer
 from probescale.models.saving import save_model
-from probescale.models.shrink.unit_choice import fit_output, rank_units
+from probescale.models.shrink.unit_choice import BLOCK, RIDGE, fit_output, rank_units
 from probescale.models.shrink.units import (
     UnitMoments,
     count_units,
@@ -199,6 +199,22 @@ def test_the_best_few_are_the_beginning_of_the_best_many():
     many = rank_units(moments, weight, 32, has_bias=bias is not None)
     assert torch.equal(many[:8], rank_units(moments, weight, 8, has_bias=bias is not None))
     assert len(set(many.tolist())) == 32
+
+
+def test_every_unit_explains_most_of_what_is_left():
+    random = torch.Generator().manual_seed(3)
+    units, count = 3 * BLOCK, 2 * BLOCK + 5
+    mixing = torch.randn(units, units, generator=random, dtype=torch.float64)
+    activations = torch.randn(400, units, generator=random, dtype=torch.float64) @ mixing
+    weight, moments = torch.randn(8, units, generator=random), moments_of(activations)
+    left = activations - activations.mean(0)
+    # The ridge of the factorisation, as rows of data.
+    ridge = (RIDGE * left.square().mean(0).mean() * len(left)) ** 0.5
+    left = torch.cat([left, ridge * torch.eye(units, dtype=torch.float64)])
+    for unit in rank_units(moments, weight, count, has_bias=True).tolist():
+        explained = ((weight.double() @ left.T) @ left).square().sum(0) / left.square().sum(0).clamp(min=1e-9)
+        assert explained[unit] >= 0.999 * explained.max()
+        left = left - torch.outer(left[:, unit], left[:, unit] @ left) / left[:, unit].square().sum()
 
 
 def test_units_that_never_vary():

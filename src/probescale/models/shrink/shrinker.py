@@ -30,6 +30,7 @@ class Shrinker:
         self.loaded, self.texts, self.max_length = loaded, texts, max_length
         self.original = count_parameters(loaded.model, loaded.family)
         self._last: Shrinker | None = None
+        self._counts_by_id: dict[int | None, np.ndarray] = {}
 
     def for_model(self, other: LoadedModel) -> Shrinker:
         """A shrinker for other weights of the same architecture; the last one is kept, with what it has computed."""
@@ -61,15 +62,20 @@ class Shrinker:
         if plan.vocabulary is not None:
             model = trim_vocabulary(model, self.token_counts, plan.vocabulary)
         if plan.rank is not None:
-            counts = count_tokens(model.tokenizer, self.texts.texts, self.texts.pairs)  # with the trimmed tokenizer
-            by_id = np.zeros(model.model.config.vocab_size)
-            for token, count in counts.items():
-                by_id[model.tokenizer.convert_tokens_to_ids(token)] = count
-            model = factorise_embeddings(model, plan.rank, by_id)
+            model = factorise_embeddings(model, plan.rank, self._count_by_id(model, plan.vocabulary))
         total, counted = count_parameters(model.model, model.family).total, self.count_parameters(plan).of(kept)
         if total > counted:
             raise ProofFailed(f"{counted:,} parameters were counted for {plan}, but the model has {total:,}")
         return model
+
+    def _count_by_id(self, model: LoadedModel, vocabulary: int | None) -> np.ndarray:
+        """How often each token of the trimmed model occurs in the texts; counted once per size of the vocabulary."""
+        if vocabulary not in self._counts_by_id:
+            by_id = np.zeros(model.model.config.vocab_size)
+            for token, count in count_tokens(model.tokenizer, self.texts.texts, self.texts.pairs).items():
+                by_id[model.tokenizer.convert_tokens_to_ids(token)] = count
+            self._counts_by_id[vocabulary] = by_id
+        return self._counts_by_id[vocabulary]
 
 
 def count_shrunk(model: PreTrainedModel, family: Family, plan: ShrinkPlan, original: Parameters) -> Parameters:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 RIDGE = 1e-4  # of the mean variance of a unit: texts are only a sample
+BLOCK = 32  # units taken between two updates of the whole output
 TINY = 1e-12  # keeps units that never vary from a division by zero
 
 
@@ -22,19 +23,30 @@ def rank_units(moments: Tensor, weight: Tensor, count: int, *, has_bias: bool) -
     """
     covariance = _with_ridge(_covariance(moments) if has_bias else moments[:-1, :-1].double())
     variance = covariance.diagonal().clone()
-    outputs = weight.double() @ covariance  # (hidden, units): what of the output goes along with each unit
+    # (hidden, units): what of the output goes along with each unit. What the units taken explain is subtracted for
+    # a whole block of them at a time, since the matrix is large: (hidden, block) times (block, units).
+    outputs = weight.double() @ covariance
+    explained = outputs.square().sum(0)
     factor = covariance.new_empty(count, len(covariance))
+    block = outputs.new_empty(len(outputs), BLOCK)
     taken = torch.zeros(len(covariance), dtype=torch.bool)
     order: list[int] = []
     for step in range(count):
-        gain = (outputs.square().sum(0) / variance.clamp(min=TINY)).masked_fill(taken, -1)
-        unit = int(gain.argmax())
+        first = step - step % BLOCK
+        rows = factor[first:step]
+        unit = int((explained / variance.clamp(min=TINY)).masked_fill(taken, -1).argmax())
         scale = variance[unit].clamp(min=TINY).sqrt()
         factor[step] = row = (covariance[unit] - factor[:step, unit] @ factor[:step]) / scale
-        outputs.addr_(outputs[:, unit] / scale, row, alpha=-1)
+        done = block[:, : step - first]
+        block[:, step - first] = column = (outputs[:, unit] - done @ rows[:, unit]) / scale
+        overlap = column @ outputs - (column @ done) @ rows
+        explained += row * (row * column.square().sum() - 2 * overlap)
         variance -= row.square()
         taken[unit] = True
         order.append(unit)
+        if step + 1 - first == BLOCK:
+            outputs -= block @ factor[first : step + 1]
+            explained = outputs.square().sum(0)  # without the rounding errors of single steps
     return torch.tensor(order)
 
 
