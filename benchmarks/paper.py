@@ -1,0 +1,57 @@
+"""The paper's tables at a small size, for docs/results/paper.md.
+
+    python benchmarks/paper.py --prepare                    data and weights of configs/paper/scaled_*.yaml, in .cache/paper
+    probescale study configs/paper/scaled_table1.yaml       each can be stopped and resumed at any time
+    probescale study configs/paper/scaled_t5.yaml
+
+Needs $PROBESCALE_REAL (data, gte-small) and `make real-weights`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+import shutil
+from pathlib import Path
+
+from real import DATA, ROOT, weights
+
+READY = ROOT / ".cache" / "paper"
+MODELS = ("gte-small", "minilm", "t5")
+TABLES = {  # table -> its file, columns, and the most rows that are taken of it
+    "sst2-train": ("sst2/train.tsv", ("sentence", "label"), 20_000),
+    "sst2-dev": ("sst2/dev.tsv", ("sentence", "label"), 872),
+    "qnli-train": ("qnli/train_subset.tsv", ("question", "sentence", "label"), 20_000),
+    "qnli-dev": ("qnli/dev.tsv", ("question", "sentence", "label"), 1000),
+}
+
+
+def prepare() -> None:
+    """Write the tables of both tasks, and link the weights, under names that the studies know."""
+    (READY / "data").mkdir(parents=True, exist_ok=True)
+    (READY / "weights").mkdir(exist_ok=True)
+    for name, (source, columns, most) in TABLES.items():
+        with (DATA / source).open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+        random.Random(0).shuffle(rows)
+        with (READY / "data" / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, columns, extrasaction="ignore")
+            writer.writeheader()
+            writer.writerows(rows[:most])
+    shutil.copy(DATA / "ptb_wsj_sample" / "wsj_sample.pos.conll", READY / "data" / "wsj.conll")
+    for name in MODELS:
+        link: Path = READY / "weights" / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(weights(name))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prepare", action="store_true", help="write .cache/paper")
+    if parser.parse_args().prepare:
+        prepare()
+
+
+if __name__ == "__main__":
+    main()
