@@ -1,7 +1,7 @@
 """The paper's tables at a small size, for docs/results/paper.md.
 
-    python benchmarks/paper.py --prepare                    data and weights of configs/paper/scaled_*.yaml, in .cache/paper
-    probescale study configs/paper/scaled_table1.yaml       each can be stopped and resumed at any time
+    python benchmarks/paper.py --prepare                 data and weights of configs/paper/scaled_*.yaml
+    probescale study configs/paper/scaled_table1.yaml    each can be stopped and resumed at any time
     probescale study configs/paper/scaled_t5.yaml
 
 Needs $PROBESCALE_REAL (data, gte-small) and `make real-weights`.
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import csv
 import random
-import shutil
 from pathlib import Path
 
 from real import DATA, ROOT, weights
@@ -20,11 +19,13 @@ from real import DATA, ROOT, weights
 READY = ROOT / ".cache" / "paper"
 MODELS = ("gte-small", "minilm", "t5")
 TABLES = {  # table -> its file, columns, and the most rows that are taken of it
-    "sst2-train": ("sst2/train.tsv", ("sentence", "label"), 20_000),
+    "sst2-train": ("sst2/train.tsv", ("sentence", "label"), 3000),
     "sst2-dev": ("sst2/dev.tsv", ("sentence", "label"), 872),
-    "qnli-train": ("qnli/train_subset.tsv", ("question", "sentence", "label"), 20_000),
+    "qnli-train": ("qnli/train_subset.tsv", ("question", "sentence", "label"), 3000),
     "qnli-dev": ("qnli/dev.tsv", ("question", "sentence", "label"), 1000),
 }
+
+WORDS = 20_000  # lines of the Penn Treebank's sample, of which a probe reads 5,000
 
 
 def prepare() -> None:
@@ -39,7 +40,8 @@ def prepare() -> None:
             writer = csv.DictWriter(file, columns, extrasaction="ignore")
             writer.writeheader()
             writer.writerows(rows[:most])
-    shutil.copy(DATA / "ptb_wsj_sample" / "wsj_sample.pos.conll", READY / "data" / "wsj.conll")
+    tagged = (DATA / "ptb_wsj_sample" / "wsj_sample.pos.conll").read_text(encoding="utf-8")
+    (READY / "data" / "wsj.conll").write_text("\n".join(tagged.split("\n")[:WORDS]), encoding="utf-8")
     for name in MODELS:
         link: Path = READY / "weights" / name
         link.unlink(missing_ok=True)

@@ -32,7 +32,7 @@ from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel
 from probescale.selection.result import Selection
 from probescale.tasks.balance import weigh_classes
 from probescale.tasks.intervals import interval
-from probescale.utils.files import read_as, remove_folder, write_json
+from probescale.utils.files import read_as, remove_folder, write_json, write_text
 from probescale.utils.progress import console, spinner
 
 PREDICTIONS, SWAPS = ".predictions.json", ".swaps.json"
@@ -219,7 +219,9 @@ class Evaluator:
 
     def alternatives(self, original: EvaluatedModel) -> tuple[Alternative, ...]:
         """What simpler models reach with the same data and the teacher's answers."""
-        path = self.work / "alternatives.json"
+        path, shared = (folder / "alternatives.json" for folder in (self.work, self.training.shared))
+        if shared.exists() and not path.exists():
+            write_text(path, shared.read_text(encoding="utf-8"))
         if not path.exists():
             teacher = self.training.teacher_outputs()
             found = measure_alternatives(

@@ -117,7 +117,8 @@ def select_all(
 
 
 def prepare_shared(configs: Sequence[RunConfig], folder: Path) -> None:
-    """Write what runs share that differ only in strategy and budget: scores, the fine-tuned original, its answers."""
+    """Write what runs share that differ only in strategy and budget: scores, the fine-tuned original, its answers, and
+    the simpler models that it is compared with."""
     bench = prepare(configs[0])
     widest = max(configs, key=lambda config: bench.with_config(config).most_layers())
     strategies = dict.fromkeys(name for config in configs for name in bench.with_config(config).strategies)
@@ -135,3 +136,4 @@ def prepare_shared(configs: Sequence[RunConfig], folder: Path) -> None:
         evaluator.training.best_probe = best_task_probe(bench, scores)
         original = evaluator.evaluate_original()
         evaluate_others(evaluator, original)
+        evaluator.alternatives(original)

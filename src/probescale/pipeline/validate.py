@@ -54,6 +54,11 @@ def load_config(path: Path | str, assignments: Sequence[str] = ()) -> RunConfig:
     return check(read_yaml(Path(path)), assignments)
 
 
+def parse(raw: dict[str, Any]) -> RunConfig:
+    """The configuration without opening any of its files: for settings that were checked before."""
+    return parse_section(_complete(raw, ()), RunConfig)
+
+
 def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
     """The checked configuration; raises all its problems at once. `assignments`: changes like dotted.key=value."""
     problems: list[UserError] = []

@@ -6,7 +6,7 @@ import copy
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from probescale.config import RunConfig
 from probescale.errors import Problems, UserError, lookup
-from probescale.pipeline.validate import check
+from probescale.pipeline.validate import check, parse
 from probescale.selection.strategies import STRATEGIES
 from probescale.study.settings import StudyConfig
 from probescale.utils.sections import short_name
@@ -72,8 +72,11 @@ def load_study(path: Path, assignments: Sequence[str] = ()) -> Study:
     return build_study(raw)
 
 
-def build_study(raw: dict[str, Any]) -> Study:
-    """Check the settings and list the cells; raises Problems with everything that is wrong."""
+def build_study(raw: dict[str, Any], *, checked: bool = False) -> Study:
+    """Check the settings and list the cells; raises Problems with everything that is wrong.
+
+    `checked`: the settings were checked before, so that no data is read; every process of a study starts like this.
+    """
     if "study" not in raw:
         raise UserError(
             "required, but missing: what the study varies", field="study", hint="configs/study-demo.yaml has an example"
@@ -90,7 +93,7 @@ def build_study(raw: dict[str, Any]) -> Study:
             problems.append(unknown)
     if problems:
         raise Problems(problems)
-    return Study(settings, tuple(_build_cells(raw, settings)), raw)
+    return Study(settings, tuple(_build_cells(raw, settings, parse if checked else check)), raw)
 
 
 def _under_study(problems: list[UserError]) -> list[UserError]:
@@ -98,8 +101,8 @@ def _under_study(problems: list[UserError]) -> list[UserError]:
     return [UserError(p.message, field=f"study.{p.field}".rstrip("."), hint=p.hint) for p in problems]
 
 
-def _build_cells(raw: dict[str, Any], settings: StudyConfig) -> list[Cell]:
-    """Every combination, checked as a run is. A problem that many cells share is reported once."""
+def _build_cells(raw: dict[str, Any], settings: StudyConfig, read: Callable[[dict[str, Any]], RunConfig]) -> list[Cell]:
+    """Every combination, read as a run is. A problem that many cells share is reported once."""
     cells, problems = [], dict[str, UserError]()
     models = settings.models or (None,)
     tasks = settings.tasks or (None,)
@@ -112,7 +115,7 @@ def _build_cells(raw: dict[str, Any], settings: StudyConfig) -> list[Cell]:
         enumerate(models), tasks, budgets, settings.strategies, settings.seeds
     ):
         try:
-            config = check(_cell_settings(raw, model, task, budget, strategy, seed))
+            config = read(_cell_settings(raw, model, task, budget, strategy, seed))
         except Problems as error:
             problems |= {str(problem): problem for problem in error.problems}
             continue

@@ -41,7 +41,7 @@ class StudyFolder:
     def study(self) -> tuple[Study, str]:
         """The study of this folder, and the command that started it."""
         stored = self._stored()
-        return build_study(stored["settings"]), stored["command"]
+        return build_study(stored["settings"], checked=True), stored["command"]
 
     def _stored(self) -> dict[str, Any]:
         stored = read_json(self.path / STUDY_FILE, field="--out")
