@@ -300,6 +300,7 @@ WRONG: dict[str, tuple[Any, list[str], list[str]]] = {  # data, options, what is
     "a share and a time": (plain, ["--keep", "97%", "--time", "9h"], ["--time", "--keep"]),
     "no such column": (plain, ["--text", "txt"], ["txt", "text"]),
     "no such setting": (plain, ["--set", "recovery.epoch=3"], ["recovery.epoch"]),
+    "no pairs": (plain, ["--bias", "nothing.csv"], ["task.bias.source", "nothing.csv"]),
     "no data": (lambda folder: folder / "nothing.csv", [], ["DATA", "nothing.csv"]),
 }
 

@@ -280,9 +280,18 @@ def test_runs_that_share_the_original_share_its_recipe(model_folder, task_files,
     monkeypatch.setattr(schedule, "EFFORTS", (0.005, 0.005))
     raw = raw_config(model_folder("bert"), task_files) | {"time": "10m", "compare": []}
     raw["recovery"] = {"learning_rate": 3e-3, "original": {"epochs": 6, "batch_size": 16}}
+    own = "".join(f"he is good {n} times,she is good {n} times\n" for n in range(6))
+    (tmp_path / "own pairs.csv").write_text(f"text,other\n{own}")
+    raw["task"] |= {"bias": str(tmp_path / "own pairs.csv")}
     config = check(raw)
     pipeline.prepare_shared([config], tmp_path / "shared")
     result = pipeline.run(config, tmp_path / "out", shared=tmp_path / "shared")
+    simple = [(folder / "alternatives.json").read_text() for folder in (tmp_path / "shared", tmp_path / "out")]
+    assert simple[0] == simple[1], "measured once for all runs"
+    for page in ("report.md", "report.html", "model/README.md"):
+        shown = (tmp_path / "out" / page).read_text()
+        assert "Of 6 pairs of " in shown, page
+        assert "points (95 %: " in shown, page
     planned = schedule.Schedule.load(tmp_path / "shared" / "schedule.json")
     recipe = Choices.load(tmp_path / "out" / "recipe.json")
     assert recipe == planned.choices

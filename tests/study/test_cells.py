@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 
 import pytest
 
@@ -72,6 +73,16 @@ def test_a_mark_that_is_none(model_folder, task_files, tmp_path, text):
     for work in (folder.study, lambda: folder.open(build_study(settings(model_folder, task_files)))):
         with pytest.raises(UserError, match=r"study\.json (cannot be read|is not the settings file of a study)"):
             work()
+
+
+def test_the_processes_of_a_study_read_no_data_to_know_their_cells(model_folder, task_files, tmp_path):
+    raw = settings(model_folder, task_files)
+    raw["task"] |= {"train": str(shutil.copy(task_files.train, tmp_path / "train.csv"))}
+    checked = build_study(raw)
+    (tmp_path / "train.csv").unlink()
+    assert build_study(raw, checked=True) == checked
+    with pytest.raises(Problems, match=r"train\.csv"):
+        build_study(raw)
 
 
 def test_a_run_is_no_study(model_folder, task_files):

@@ -34,6 +34,7 @@ def compress(
                                             show_default="a fifth of DATA", rich_help_panel=_DATA)] = None,
     unlabelled: Annotated[str | None, typer.Option(help="Texts without labels (.txt: one per line): the more, the "
                                                         "better.", rich_help_panel=_DATA)] = None,
+    bias: Annotated[str | None, typer.Option(help="Pairs of texts to answer alike.", rich_help_panel=_DATA)] = None,
     text: Annotated[str | None, typer.Option(help="Column of the text, by name or by number from 1.",
                                              rich_help_panel=_COLUMNS)] = None,
     pair: Annotated[str | None, typer.Option(help="Column of the second text.", rich_help_panel=_COLUMNS)] = None,
@@ -70,6 +71,7 @@ def compress(
         "time": time,
         "seed": seed,
         "compare": compare,
+        "task.bias": bias,
         "recovery.teacher": teacher,
         "recovery.original.retrain": retrain,
         "recovery.original.keep": keep_original,

@@ -27,6 +27,7 @@ from probescale.config.task import OtherModel as OtherModel
 from probescale.config.task import Pooling as Pooling
 from probescale.config.task import ProbeConfig as ProbeConfig
 from probescale.config.task import ProbeTarget as ProbeTarget
+from probescale.config.task import SwapsConfig as SwapsConfig
 from probescale.config.task import TaskConfig as TaskConfig
 from probescale.config.task import UnlabelledConfig as UnlabelledConfig
 from probescale.utils.sections import Int, Section, auto_alone
@@ -81,7 +82,8 @@ class RunConfig(Section):
     def list_sources(self) -> list[str]:
         """Every model and data set that a run reads, as the configuration names them."""
         task = self.task
-        data = [task.train, task.dev, task.unlabelled, self.shrink.corpus, *(probe.data for probe in task.probes)]
+        data = [task.train, task.dev, task.unlabelled, task.bias, self.shrink.corpus]
+        data = [*data, *(probe.data for probe in task.probes)]
         models = [self.model.source, *([self.recovery.teacher] if self.recovery.teacher else [])]
         models += [other.model for other in self.other_models]
         return [*models, *(part.source for part in data if part)]

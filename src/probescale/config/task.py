@@ -113,6 +113,29 @@ class UnlabelledConfig(Section):
 Unlabelled = Annotated[UnlabelledConfig, BeforeValidator(_source_alone)]
 
 
+class SwapsConfig(Section):
+    """Pairs of texts that should get the same answer: they differ in a name, a gender, an origin."""
+
+    source: Source = Field(
+        description="File (CSV, TSV, JSONL, Parquet, Arrow), hub name, or pypi: source, as for train."
+    )
+    split: str | None = Field(default=None, description="Split of a hub data set.")
+    header: bool = Field(default=True, description="CSV and TSV: whether the first line names the columns.")
+    text: Column = Field(default="text", description="Column of the one text.")
+    other: Column = Field(default="other", description="Column of the other text.")
+    first: Column | None = Field(
+        default=None,
+        description="For tasks on pairs: column of the first text, the same for both. By default `first`, if there "
+        "is one; else a question that fits anything said about a person.",
+    )
+    group: Column | None = Field(
+        default=None, description="Column that says what differs. By default `group`, if there is one."
+    )
+
+
+OwnSwaps = Annotated[SwapsConfig, BeforeValidator(_source_alone)]
+
+
 class TaskConfig(Section):
     """`task`: data, metric and probes of the task."""
 
@@ -145,6 +168,11 @@ class TaskConfig(Section):
         default=None,
         description="Unlabelled texts of your domain. The fine-tuned original labels them, and the subnetworks learn "
         "from these labels.",
+    )
+    bias: OwnSwaps | None = Field(
+        default=None,
+        description="Your own pairs of texts that should get the same answer. How often they do not is reported, for "
+        "the original and the small model. By default sentences that differ in a name or pronoun.",
     )
     max_train: Int | None = Field(
         default=None, ge=10, description="Use at most this many training examples (sentences), drawn with the seed."

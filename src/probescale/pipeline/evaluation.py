@@ -24,7 +24,7 @@ from probescale.pipeline.seals import INNER
 from probescale.pipeline.training import Training
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.alternatives import measure_alternatives
-from probescale.recovery.bias import Bias, SwapEffect, measure_swaps
+from probescale.recovery.bias import Bias, SwapAnswers, answer_swaps, compare_swaps
 from probescale.recovery.predict import predict
 from probescale.recovery.predictions import load_predictions, rename_labels, save_predictions
 from probescale.recovery.recipe import Choices, describe_recipe
@@ -131,9 +131,9 @@ class Evaluator:
         if held:
             self.held = (kept, model)
         save_predictions(path.with_suffix(PREDICTIONS), predicted)
-        if self.task.kind.bias_pairs:
-            found = measure_swaps(model, self.task.train, max_length=length)
-            write_json(path.with_suffix(SWAPS), [one.model_dump() for one in found])
+        if self.task.swaps:
+            answers = answer_swaps(model, self.task.swaps, self.task.train, max_length=length)
+            answers.save(path.with_suffix(SWAPS))
         evaluated.save(path)
         if not held:
             remove_folder(self.training.checkpoints(kept, is_original=is_original))
@@ -141,7 +141,7 @@ class Evaluator:
 
     def _is_complete(self, path: Path, *, is_original: bool) -> bool:
         """Whether an evaluated model has everything that later steps read; a damaged part was removed."""
-        parts = [path, path.with_suffix(PREDICTIONS), *([path.with_suffix(SWAPS)] if self.task.kind.bias_pairs else [])]
+        parts = [path, path.with_suffix(PREDICTIONS), *([path.with_suffix(SWAPS)] if self.task.swaps else [])]
         return all(part.exists() for part in parts) and (not is_original or self.training.has_teacher())
 
     def _size(self, model: LoadedModel) -> dict[str, Any]:
@@ -238,13 +238,12 @@ class Evaluator:
         return read_as(path, tuple[Alternative, ...])
 
     def bias(self, small: EvaluatedModel) -> Bias | None:
-        """How names and pronouns move the answers of both models; None where answers are not classes of texts."""
+        """How both models answer texts that should be answered alike; None where answers are not classes of texts."""
         original = self.training.result_path((), is_original=True).with_suffix(SWAPS)
         cut = self.training.result_path(small.kept, is_original=self._is_original(small.kept)).with_suffix(SWAPS)
-        if not original.exists():
+        if self.task.swaps is None:
             return None
-        effects = tuple[SwapEffect, ...]
-        return Bias(original=read_as(original, effects), small=read_as(cut, effects))
+        return compare_swaps(self.task.swaps, SwapAnswers.load(original), SwapAnswers.load(cut))
 
     def save(self, selection: Selection) -> None:
         """Write the selection's model as the run's result, and prove it."""

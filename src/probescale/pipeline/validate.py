@@ -32,6 +32,7 @@ from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import fill_in
 from probescale.tasks.kinds import KINDS, Kind, find_kind
 from probescale.tasks.structural import PROPERTIES
+from probescale.tasks.swaps import load_swaps
 from probescale.utils.progress import parse_time
 from probescale.utils.sources import is_local
 from probescale.utils.wheels import parse_wheel_path
@@ -145,6 +146,8 @@ def _data_steps(task: TaskConfig, kind: Kind | None) -> Iterator[Callable[[], ob
     if kind:
         sections = [("task.train", task.train, kind.load), ("task.dev", task.dev, kind.check_rows)]
     sections += [(f"task.probes.{n}.data", probe.data, _reader(probe)) for n, probe in enumerate(task.probes)]
+    if kind and kind.bias_pairs and task.bias and is_local(task.bias.source):
+        yield partial(load_swaps, task.bias, paired=task.train.pair is not None, field="task.bias")
     for field, data, load in sections:
         if data is None:
             continue
@@ -170,7 +173,7 @@ def _reader(probe: ProbeConfig) -> Callable[..., object]:
 def _check_together(config: RunConfig) -> None:
     """What shows only when all parts are read: labels that differ, too little data, an impossible budget."""
     task = config.task
-    data = [task.train, task.dev, *(probe.data for probe in task.probes)]
+    data = [task.train, task.dev, task.bias, *(probe.data for probe in task.probes)]
     classes = 2
     if all(is_local(part.source) for part in data if part is not None):
         from probescale.probing.probe import check_probes

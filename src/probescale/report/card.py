@@ -73,7 +73,7 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
         "## Limits",
         "It was trained for one task and one kind of text. It was not evaluated on other texts.",
         *([regression_sentence(changed)] if changed else []),
-        *([bias_sentence(bias)] if bias else []),
+        *([escape_markdown(bias_sentence(bias))] if bias else []),
         "## Cite",
         CITE,
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from probescale.models.family import Family
 from probescale.models.subsets import format_layers
+from probescale.recovery.bias import Bias
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown, inline_code
@@ -39,7 +40,7 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
             "![Probe scores over layers](probes.svg)",
             _how(task, findings),
             *(_worse(changed) if changed else []),
-            *(["## Names and pronouns", bias_sentence(bias), bias_table(bias).markdown()] if bias else []),
+            *(_alike(bias) if bias else []),
             "## How to use it",
             usage(task, family),
             "## How to reproduce it",
@@ -50,6 +51,11 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
 
 def _worse(changed: Regressions) -> list[str]:
     return ["## What became worse", regression_sentence(changed), regression_table(changed).markdown()]
+
+
+def _alike(bias: Bias) -> list[str]:
+    table = bias_table(bias)
+    return [f"## {table.title}", escape_markdown(bias_sentence(bias)), table.markdown()]
 
 
 def _summary(selection: Selection, result: RunResult) -> str:

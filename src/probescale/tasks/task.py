@@ -16,6 +16,7 @@ from probescale.tasks.labelled import load_examples, load_tagged
 from probescale.tasks.metrics import METRICS, Metric
 from probescale.tasks.sampling import sample, split, without_repeats, without_texts
 from probescale.tasks.structural import PROPERTIES, load_property
+from probescale.tasks.swaps import Swaps, built_in_swaps, load_swaps
 from probescale.tasks.unlabelled import load_unlabelled
 
 DEV_SHARE = 0.2  # of train, when the user has no dev data
@@ -35,6 +36,7 @@ class Task:
     unlabelled: Data | None = None  # texts for a teacher to answer
     validation: Data | None = None  # a part of train that nothing learns from, to decide on
     positive: str | None = None  # the label that the metric is about, where it is about one
+    swaps: Swaps | None = None  # texts that should be answered alike, where answers are classes of texts
     contradictions: Contradictions | None = None  # texts with different labels, in the files as they are
 
     @property
@@ -53,9 +55,10 @@ class Task:
     @property
     def fingerprints(self) -> dict[str, str]:
         """sha256 of every part of the data, by its name."""
-        parts = {"train": self.train, "dev": self.dev}
+        parts: dict[str, Data | Swaps] = {"train": self.train, "dev": self.dev}
         parts |= {f"probe {name}": data for name, data in self.probe_data.items() if data is not self.train}
         parts |= {"unlabelled": self.unlabelled} if self.unlabelled else {}
+        parts |= {"bias": self.swaps} if self.swaps and self.swaps.source else {}
         return {name: data.fingerprint for name, data in parts.items()}
 
     def with_validation(self, share: float, seed: int) -> Task:
@@ -116,6 +119,10 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         )
     probe_data = {probe.name: _load_probe_data(probe, n, train, dev, seed) for n, probe in enumerate(config.probes)}
     unlabelled = config.unlabelled and load_unlabelled(config.unlabelled, train, dev, seed, field="task.unlabelled")
+    swaps = None
+    if kind.bias_pairs:
+        own, paired = config.bias, train.pairs is not None
+        swaps = load_swaps(own, paired=paired, field="task.bias") if own else built_in_swaps()
     return Task(
         config.name,
         metric,
@@ -126,6 +133,7 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         probe_data,
         unlabelled,
         positive=positive,
+        swaps=swaps,
         contradictions=contradictions,
     )
 

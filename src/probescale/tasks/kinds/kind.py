@@ -46,7 +46,7 @@ class Kind(ABC):
     standardised: ClassVar[bool] = False  # labels are learned with mean 0 and spread 1
     # Evaluation
     metrics: ClassVar[tuple[str, ...]] = ()  # that fit beside those registered for this kind
-    bias_pairs: ClassVar[bool] = False  # texts that differ in a name or pronoun are compared
+    bias_pairs: ClassVar[bool] = False  # texts that should be answered alike are compared
     # Words
     pipeline_tag: ClassVar[str]  # of the hub and of transformers.pipeline
     named: ClassVar[bool] = True  # answers have names: labels or tags
@@ -83,6 +83,12 @@ class Kind(ABC):
         if task.labels and not self.named:
             yield UserError(
                 f"answers of kind {self.name} have no labels to name", field="task.labels", hint="leave it out"
+            )
+        if task.bias is not None and not self.bias_pairs:
+            yield UserError(
+                f"pairs are compared by their labels, and tasks of kind {self.name} have none per text",
+                field="task.bias",
+                hint="leave it out",
             )
         if task.metric is not None:
             try:
