@@ -163,7 +163,8 @@ def test_a_kind_of_task_is_known_to_the_configuration(grades, model_folder, tmp_
     with pytest.raises(Problems) as error:
         check(grading_config(model_folder("bert"), tmp_path, kind="grades"))
     assert str(error.value) == (
-        'task.kind: "grades" is not known. Did you mean "grade"?\n  next: use one of: class, grade, number, tags'
+        'task.kind: "grades" is not known. Did you mean "grade"?\n'
+        "  next: use one of: class, grade, labels, number, tags"
     )
 
 

@@ -14,7 +14,6 @@ from pyarrow import parquet
 
 from probescale.errors import Problems, UserError
 from probescale.tasks.columns import Layout, find_layout, find_text_column
-from probescale.tasks.kinds import KINDS
 
 N = 24
 TEXTS = [f"the film number {n} was quite long" for n in range(N)]
@@ -315,27 +314,37 @@ def test_numbers_are_asked_for_and_there_are_none(tmp_path):
 
 
 @pytest.mark.parametrize("sign", ["|", ";", "; "])
-def test_several_labels_in_one_text(tmp_path, sign, monkeypatch):
+def test_several_labels_in_one_text(tmp_path, sign):
     several = [f"good{sign}long", "long", "bad", f"bad{sign}long"] * (N // 4)
     file = write(tmp_path / "a.csv", {"text": TEXTS, "labels": several})
-    if "labels" not in KINDS:
-        error = refused(file)
-        assert error.message == 'column "labels" has several labels per text, which no kind of task handles'
-        assert error.hint == "--kind class treats every combination as a class"
     assert find_layout(file, kind="class").describe() == "text: `text`, label: `labels` (4 classes)"
-    monkeypatch.setitem(KINDS, "labels", KINDS["class"])
-    assert find_layout(file) == Layout("labels", "text", None, "labels")
-    assert find_layout(file).labels.startswith("3 ")
+    assert find_layout(file).describe() == "text: `text`, label: `labels` (3 labels)"
+    assert find_layout(file).kind == "labels"
 
 
-def test_a_list_of_labels_per_text(tmp_path, monkeypatch):
+def test_a_list_of_labels_per_text(tmp_path):
     file = write(tmp_path / "a.jsonl", {"text": TEXTS, "labels": [["joy"], ["fear", "joy"]] * (N // 2)})
-    if "labels" not in KINDS:
-        error = refused(file)
-        assert "several labels per text" in error.message
-        assert 'such as "a|b": then --kind class treats every combination as a class' in error.hint
-    monkeypatch.setitem(KINDS, "labels", KINDS["class"])
     assert find_layout(file) == Layout("labels", "text", None, "labels")
+    file = write(tmp_path / "b.csv", {"text": TEXTS, "topics": ["joy, fear", "joy"] * (N // 2)})
+    assert find_layout(file, kind="labels").describe() == "text: `text`, label: `topics` (2 labels)"
+
+
+def test_one_column_per_label(tmp_path):
+    flags = {name: [str(int(n % every == 0)) for n in range(N)] for name, every in (("toxic", 2), ("rude", 3))}
+    columns = {"text": TEXTS, **flags, "threat": ["true", "false"] * (N // 2)}
+    file = write(tmp_path / "a.csv", columns)
+    found = find_layout(file)
+    assert found == Layout("labels", "text", None, ("toxic", "rude", "threat"))
+    assert found.describe() == "text: `text`, labels: `toxic`, `rude` and `threat` (3 labels)"
+    assert find_layout(file, label="toxic,rude").label == ("toxic", "rude")
+    assert find_layout(file, label="toxic") == Layout("class", "text", None, "toxic")
+    assert refused(file, label="toxic,ruder").message.startswith('column "ruder" is not in')
+    assert refused(file, label="toxic,rude", kind="class").field == "--kind"
+    two = write(tmp_path / "b.csv", {"text": TEXTS, **flags})
+    assert find_layout(two).label == "toxic", "a name of labels decides, where two columns could be remarks"
+    assert find_layout(two, kind="labels").label == ("toxic", "rude")
+    named = write(tmp_path / "c.csv", {**columns, "label": CLASSES})
+    assert find_layout(named) == Layout("class", "text", None, "label")
 
 
 def test_a_class_with_a_semicolon_is_one_class(tmp_path):

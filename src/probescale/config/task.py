@@ -52,8 +52,10 @@ class DataConfig(Section):
         default="text", description="Column of the text; for tagging, of the words. By name, or by number from 1."
     )
     pair: Column | None = Field(default=None, description="Column of the second text, for tasks on pairs.")
-    label: Column = Field(
-        default="label", description="Column of the label; for tagging, of the tags. By name, or by number from 1."
+    label: Column | tuple[Column, ...] = Field(
+        default="label",
+        description="Column of the label; for tagging, of the tags; for several labels per text, of lists or of texts "
+        "such as a|b, or a list of columns, one of 0 and 1 per label. By name, or by number from 1.",
     )
 
 
@@ -142,8 +144,8 @@ class TaskConfig(Section):
     name: Name = Field(default="task", description="Name used in tables and reports.")
     kind: str = Field(
         default="class",
-        description="class: one label per text or pair; number: one number per text or pair (regression); tags: one "
-        "tag per word (entities, parts of speech).",
+        description="class: one label per text or pair; labels: any number of labels per text or pair; number: one "
+        "number per text or pair (regression); tags: one tag per word (entities, parts of speech).",
     )
     train: Data = Field(description="Training data. Fine-tuning uses all of it; probes use a split inside it.")
     dev: Data | None = Field(
@@ -153,8 +155,8 @@ class TaskConfig(Section):
     metric: str | None = Field(
         default=None,
         description="Metric on the dev data; see `probescale list metrics`. By default accuracy, or where one label "
-        "has 90 % of the rows, f1 (of more than two labels, macro_f1); for numbers, spearman; for tags, entity_f1 if "
-        "they mark spans (B-, I-, O), otherwise tag_accuracy.",
+        "has 90 % of the rows, f1 (of more than two labels, macro_f1); for several labels per text, micro_f1; for "
+        "numbers, spearman; for tags, entity_f1 if they mark spans (B-, I-, O), otherwise tag_accuracy.",
     )
     positive: str | None = Field(
         default=None,

@@ -169,7 +169,7 @@ def detect_kind(loaded: LoadedModel, metadata: ModelMetadata) -> Kind | None:
     """The kind of task that the model was trained for; if its metadata names none, the first kind with its head."""
     head = detect_head(loaded.model, loaded.family)
     if head == "none" or metadata.kind is None:
-        return kind_for_head(head)
+        return kind_for_head(head, loaded.model.config.problem_type)
     kind = find_kind(metadata.kind, field="MODEL")
     if kind.head != head:
         raise UserError(

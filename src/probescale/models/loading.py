@@ -67,6 +67,7 @@ class LoadedModel:
     source: str  # as the user wrote it
     fingerprint: str  # of the backbone's weights; changes with a cut and with training
     head_is_trained: bool = False  # for the task's labels: by whoever made the checkpoint, or here
+    thresholds: dict[str, float] | None = None  # of labels, in probabilities; the output layer has them already
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -135,13 +136,20 @@ def load_classifier(
     return LoadedModel(model, tokenizer, family, source, compute_fingerprint(model, without=new), trained)
 
 
-def read_trained_labels(source: str, revision: str | None, head: Head, *, field: str) -> tuple[str, ...] | None:
-    """The labels of a checkpoint that was fine-tuned with this head, in its order; None where it has another head."""
+def read_trained_labels(
+    source: str, revision: str | None, head: Head, problem_type: str | None = None, *, field: str
+) -> tuple[str, ...] | None:
+    """The labels of a checkpoint that was fine-tuned with this head, in its order; None where it has another head.
+
+    `problem_type`: of its config, where it is not the head's own.
+    """
     folder = fetch_model_folder(source, revision, field=field)
     config = read_folder_config(folder, field=field)
     stock = stock_class_name(find_family(config, field=field), config, head)
     saved = config.architectures if isinstance(config.architectures, list) else []
-    if stock is None or stock not in saved or (config.problem_type == "regression") != (head == "regression"):
+    usual = PROBLEM_TYPES.get(head)
+    fitting = (problem_type,) if problem_type else (usual,) if head == "regression" else (usual, None)
+    if stock is None or stock not in saved or config.problem_type not in fitting:
         return None
     return tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
 

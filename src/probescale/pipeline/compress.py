@@ -120,14 +120,16 @@ def _claim(inputs: Path) -> None:
 
 def _columns(layout: Layout) -> dict[str, Any]:
     pair = {"pair": layout.pair} if layout.pair else {}
-    return {"text": layout.text, "label": layout.label, **pair, **({} if layout.header else {"header": False})}
+    label = list(layout.label) if isinstance(layout.label, tuple) else layout.label
+    return {"text": layout.text, "label": label, **pair, **({} if layout.header else {"header": False})}
 
 
 def _labelled_columns(source: str, layout: Layout, field: str) -> dict[str, Any]:
     """The columns of train where the table has them; else those that are found in it."""
     header = layout.header or not is_delimited(source)
     names = read_all_columns(source, None, header=header, field=field)
-    if all(str(column) in names for column in (layout.text, layout.label, layout.pair) if column is not None):
+    labels = layout.label if isinstance(layout.label, tuple) else (layout.label,)
+    if all(str(column) in names for column in (layout.text, *labels, layout.pair) if column is not None):
         return _columns(replace(layout, header=header))
     return _columns(find_layout(source, kind=layout.kind, header=header, field=field))
 

@@ -122,6 +122,7 @@ class Evaluator:
             **self._size(model),
             **self._quality(predicted, original),
             validation=self._validate(model),
+            thresholds=model.thresholds,
             losses=losses,
             failure="" if health.learned else health.describe(),
             **self._speed(model, is_original=is_original),
@@ -267,6 +268,8 @@ class Evaluator:
         record = describe_cut(self.loaded, kept, model) | more
         record["params"] = count_parameters(model.model, model.family).total
         record["max_length"], record["kind"] = self.config.model.max_length, self.task.kind.name
+        if model.thresholds:
+            record["thresholds"] = model.thresholds
         save_model(model, record, folder)
 
     def _is_original(self, kept: Subset) -> bool:

@@ -25,6 +25,7 @@ from probescale.recovery.recipe import Choices, Recipe
 from probescale.recovery.result import ORIGINAL
 from probescale.recovery.short_training import ShortTraining, train_briefly
 from probescale.recovery.teacher import TeacherOutputs, load_teacher, record_teacher_outputs
+from probescale.recovery.thresholds import set_thresholds
 from probescale.tasks.unlabelled import changed_copies, joined
 from probescale.utils.progress import console
 
@@ -98,6 +99,7 @@ class Training:
         assert best
         if self.config.recovery.distil:
             self._record_outputs(best[0])
+        self._set_thresholds(best[0])  # after the teacher has answered: students learn probabilities
         return best
 
     def reload_original(self) -> LoadedModel:
@@ -105,16 +107,25 @@ class Training:
         recorded = self.shared / INNER / TEACHER
         recovery = self.config.recovery
         if recovery.distil and recovery.start == "teacher" and recorded.exists():
-            return load_teacher(self.loaded, recorded)
+            original = load_teacher(self.loaded, recorded)
+            self._set_thresholds(original)
+            return original
         return self.train_original()[0]
 
     def _record_outputs(self, original: LoadedModel) -> None:
         recovery, length, names = self.config.recovery, self.config.model.max_length, self.task.train.names
         teacher, columns = original, None
         if recovery.teacher:
-            order, head = match_teacher(recovery.teacher, self.task), self.task.kind.head
+            order, kind = match_teacher(recovery.teacher, self.task), self.task.kind
             teacher = load_classifier(
-                recovery.teacher, None, order, 0, head=head, keep_head=True, field="recovery.teacher"
+                recovery.teacher,
+                None,
+                order,
+                0,
+                head=kind.head,
+                problem_type=kind.problem_type,
+                keep_head=True,
+                field="recovery.teacher",
             )
             columns = [order.index(name) for name in names] or None
         record_teacher_outputs(
@@ -128,13 +139,23 @@ class Training:
             max_length=length,
         )
 
+    def _set_thresholds(self, model: LoadedModel) -> None:
+        """Choose from which logit on labels are given, where texts can have several."""
+        if self.task.tuning is not None:
+            macro, length = self.task.metric == "label_f1", self.config.model.max_length
+            set_thresholds(model, self.task.tuning, macro=macro, max_length=length)
+
     # Subnetworks
 
     def fine_tune(self, name: str, kept: Subset) -> Trained:
-        """A trained subnetwork, the mean loss of every epoch, and whether it learned.
+        """A trained subnetwork, the mean loss of every epoch, and whether it learned."""
+        trained = self._fine_tune_or_again(name, kept)
+        self._set_thresholds(trained[0])
+        return trained
 
-        Where it did not, it is trained once more, for longer and in another order; the better one is kept.
-        """
+    def _fine_tune_or_again(self, name: str, kept: Subset) -> Trained:
+        """Where a subnetwork did not learn, it is trained once more, for longer and in another order; the better one
+        is kept."""
         recipe = self.choices.for_subnetworks(self.config.recovery)
         first: Trained | None = None
         try:

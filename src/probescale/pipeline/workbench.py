@@ -215,7 +215,7 @@ def _load_model(config: RunConfig, task: Task, field: str = "model.source") -> t
     model, kind = config.model, task.kind
     names, called = None, "the model" if field == "model.source" else model.source
     if not config.recovery.original.retrain:
-        labels = read_trained_labels(model.source, model.revision, kind.head, field=field)
+        labels = read_trained_labels(model.source, model.revision, kind.head, kind.problem_type, field=field)
         names = labels and (match_labels(labels, task.train.names) if kind.named else ())
         if labels and names is None:
             console.print(
@@ -240,7 +240,7 @@ def _load_model(config: RunConfig, task: Task, field: str = "model.source") -> t
 def match_teacher(source: str, task: Task) -> tuple[str, ...]:
     """The task's labels in the order of another fine-tuned model, from which subnetworks learn."""
     kind, own, field = task.kind, task.train.names, "recovery.teacher"
-    labels = read_trained_labels(source, None, kind.head, field=field)
+    labels = read_trained_labels(source, None, kind.head, kind.problem_type, field=field)
     if labels is None:
         raise UserError(
             f"{source} was not fine-tuned for such a task", field=field, hint=f"give a model with a {kind.head} head"

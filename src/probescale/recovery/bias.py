@@ -24,7 +24,7 @@ class SwapAnswers(Record):
     """How the answers of one model differ within every pair."""
 
     changed: tuple[bool, ...]  # different labels
-    shift: tuple[float, ...]  # total variation distance of the two predicted distributions, 0 to 1
+    shift: tuple[float, ...]  # distance of the two predictions, 0 to 1: total variation, or mean change of labels
 
 
 class SwapEffect(Record):
@@ -55,8 +55,8 @@ def answer_swaps(loaded: LoadedModel, swaps: Swaps, like: Data, *, max_length: i
     data = like.with_texts(texts, None) if like.pairs is None else like.with_texts(firsts, texts)
     title = "your pairs" if swaps.source else "names and pronouns"
     logits = compute_logits(loaded, build_inputs(loaded.tokenizer, data, max_length), title=title)
-    one, other = np.split(find_kind(like.kind).mean(logits), 2)
-    changed, shift = one.argmax(1) != other.argmax(1), np.abs(one - other).sum(1) / 2
+    kind = find_kind(like.kind)
+    changed, shift = kind.compare(*np.split(kind.mean(logits), 2))
     return SwapAnswers(changed=tuple(changed.tolist()), shift=tuple(shift.tolist()))
 
 

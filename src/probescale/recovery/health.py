@@ -11,7 +11,7 @@ from torch import Tensor
 from probescale.config import ClassWeights
 from probescale.models.loading import LoadedModel
 from probescale.recovery.label_scale import LabelScale
-from probescale.recovery.objective import Objective
+from probescale.recovery.objective import Objective, has_label
 from probescale.recovery.predict import compute_logits
 from probescale.recovery.training_set import TrainingSet
 from probescale.tasks.balance import weigh_classes
@@ -62,7 +62,7 @@ def check_original(
     """The health of a fine-tuned original by its logits on the rows of train, which count as they did in training."""
     labels = torch.from_numpy(train.row_labels.astype(np.float32))
     answered = torch.from_numpy(logits[: len(labels)])
-    known = ~labels.isnan() & ~answered[:, 0].isnan()
+    known = has_label(labels) & ~answered[:, 0].isnan()
     labels, answered = labels[known], answered[known]
     weights = weigh_classes(train, class_weights)
     objective = Objective(
@@ -89,7 +89,8 @@ def check_subnetwork(loaded: LoadedModel, learned: TrainingSet, seed: int, scale
     if teacher is None:
         return _check_answers(by_labels, logits, rows, objective.labels[rows])
     by_teacher = replace(objective, labels=torch.full_like(objective.labels, torch.nan), class_weights=None)
-    answers = torch.where(teacher[rows].isnan().any(-1), torch.nan, objective.criterion.answers(teacher[rows]))
+    answers = objective.criterion.answers(teacher[rows])
+    answers[teacher[rows].isnan().any(-1)] = torch.nan
     taught = _check_answers(by_teacher, logits, rows, answers, **HALFWAY)
     if taught.learned or objective.labels[rows].isnan().all():
         return taught
@@ -99,7 +100,7 @@ def check_subnetwork(loaded: LoadedModel, learned: TrainingSet, seed: int, scale
 
 def _check_answers(objective: Objective, logits: Tensor, rows: Tensor, wanted: Tensor, **limits: float) -> Health:
     """The health of answers to these rows, by those that are wanted; NaN: not known."""
-    known = ~wanted.isnan()
+    known = has_label(wanted)
     logits, rows, wanted = logits[known], rows[known], wanted[known]
     constant = objective.constant_logits(logits, rows)
     share = objective.loss(logits, rows).item() / max(objective.loss(constant, rows).item(), 1e-9)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -53,10 +54,10 @@ def find_regressions(task: Task, original: np.ndarray, small: np.ndarray) -> Reg
     was, now = (kind.right(gold, predicted) for predicted in (original, small))
     if was is None or now is None:
         return None
-    texts = _texts(task.dev)
+    texts, shown = _texts(task.dev), partial(kind.show, names=task.train.names)
     worse = np.flatnonzero(was & ~now)
     return Regressions(
-        agreement=float(np.mean([a == b for a, b in zip(original, small, strict=True)])),
+        agreement=float(np.mean([shown(a) == shown(b) for a, b in zip(original, small, strict=True)])),
         newly_wrong=len(worse),
         newly_right=int((now & ~was).sum()),
         slices=tuple(_slice(name, rows, was, now) for name, rows in _slices(task, texts).items() if rows.any()),
@@ -64,7 +65,7 @@ def find_regressions(task: Task, original: np.ndarray, small: np.ndarray) -> Reg
             Example(
                 row=int(row) + 1,
                 text=texts[row][:MAX_CHARACTERS],
-                **{name: kind.show(predicted[row], task.train.names) for name, predicted in
+                **{name: shown(predicted[row]) for name, predicted in
                    (("right", gold), ("original", original), ("small", small))},
             )
             for row in worse[:MAX_EXAMPLES]

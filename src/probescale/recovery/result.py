@@ -25,6 +25,7 @@ class EvaluatedModel(Record):
     interval: tuple[float, float]  # 95 %, over the dev examples; the training seed's effect is not included
     retention: float | None  # share of the original's value that is kept (`Metric.retention`)
     losses: tuple[float, ...]  # mean of every epoch of fine-tuning
+    thresholds: dict[str, float] | None = None  # of labels, in probabilities; the saved model gives a label from 0.5 on
     failure: str = ""  # why it did not learn the task, by its answers to training texts; empty where it did
     milliseconds: float  # of one forward pass over `selection.batch_size` texts of `selection.length` tokens
     speedup: float  # how many times as fast as the original; both are timed alternately

@@ -70,6 +70,7 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
         f"Budget: {chosen.budget}. Layers were selected by `{chosen.strategy}`. Recipe: {result.recipe}.",
         *([chosen.reason] if chosen.reason else []),
         *([chosen.certainty.sentence()] if chosen.certainty else []),
+        *_thresholds(result),
         "## Limits",
         "It was trained for one task and one kind of text. It was not evaluated on other texts.",
         *([regression_sentence(changed)] if changed else []),
@@ -78,6 +79,19 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
         CITE,
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _thresholds(result: RunResult) -> list[str]:
+    """From which probability on labels are given, where texts can have several."""
+    chosen = result.subnetwork.thresholds
+    if not chosen:
+        return []
+    table = Table("", ("label", "threshold"), tuple((name, f"{share:.2f}") for name, share in chosen.items()))
+    return [
+        "Thresholds, chosen on a part of train that nothing learned from. They have been moved into the output layer: "
+        "a label is given where its score is above 0.5, which stands for these probabilities:",
+        table.markdown(),
+    ]
 
 
 def read_licence(source: str) -> str | None:

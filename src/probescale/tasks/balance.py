@@ -37,6 +37,12 @@ def find_dominant(train: Data) -> tuple[str, float] | None:
 def choose_metric(config: TaskConfig, train: Data, usual: str) -> tuple[str, str | None]:
     """The metric, and the label that it is about, where it is about one. `usual`: what the kind of task takes."""
     metric = usual
+    if config.positive is not None and train.kind != "class":
+        raise UserError(
+            f"a metric about one label is for tasks of kind class, and this one is of kind {train.kind}",
+            field="task.positive",
+            hint="leave it out",
+        )
     if config.metric is None and config.positive is not None:
         metric = "f1"
     elif config.metric is None and find_dominant(train):
@@ -75,7 +81,7 @@ def weigh_classes(train: Data, setting: ClassWeights) -> np.ndarray | None:
     """(classes,) the weight of each label's rows in the loss, 1 on average over all rows; None: all count alike."""
     power = {"none": 0.0, "square_root": 0.5, "balanced": 1.0}[setting]
     counts = count_labels(train)
-    if not power or not counts:
+    if not power or not counts.total():
         return None
     rows = np.array([counts[name] for name in train.names], float)
     weights = np.where(rows > 0, 1 / np.maximum(rows, 1) ** power, 1.0)

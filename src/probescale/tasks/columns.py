@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probescale.errors import UserError
-from probescale.tasks.column_roles.table import ColumnName, Table, read_table
+from probescale.tasks.column_roles.label_columns import find_given_labels, find_label_columns
+from probescale.tasks.column_roles.table import ColumnName, Table, join_names, read_table
 from probescale.tasks.column_roles.tags import find_tags, find_words, is_tagged
 from probescale.tasks.column_roles.texts import choose_kind, find_label, find_texts
 from probescale.tasks.kinds import find_kind
@@ -25,7 +26,7 @@ class Layout:
     kind: str  # task.kind
     text: ColumnName
     pair: str | None
-    label: ColumnName
+    label: ColumnName | tuple[str, ...]  # several: one column of 0 and 1 per label
     labels: str = field(default="", compare=False)  # what the label column holds, for people: "5 classes"
     header: bool = True  # the first line has the names of the columns
 
@@ -41,7 +42,11 @@ class Layout:
         texts = (
             f"{text}: {_show(self.text)}" if self.pair is None else f"texts: {_show(self.text)} and {_show(self.pair)}"
         )
-        return f"{texts}, {label}: {_show(self.label)}" + (f" ({self.labels})" if self.labels else "")
+        if isinstance(self.label, tuple):
+            label, shown = "labels", join_names([_show(name) for name in self.label], "and")
+        else:
+            shown = _show(self.label)
+        return f"{texts}, {label}: {shown}" + (f" ({self.labels})" if self.labels else "")
 
 
 def find_layout(
@@ -63,6 +68,9 @@ def find_layout(
     if kind is not None:
         find_kind(kind, field="--kind")
     table = read_table(source, split, header=header, field=field)
+    several = () if label is None else find_given_labels(table, label)
+    if several:
+        return _find_by_column(table, several, text, pair, kind, header=header)
     text, label = (None if column is None else table.name(column) for column in (text, label))
     pair = None if pair is None else str(table.name(pair))
     given = {"text": text, "pair": pair, "label": label}
@@ -75,6 +83,8 @@ def find_layout(
         return Layout(kind or "tags", words, pair, tags, _summarise(table, kind or "tags", tags), header)
     if text is None:
         text, pair = find_texts(table, [label], pair)
+    if label is None and (several := find_label_columns(table, [text, pair], kind)):
+        return _find_by_column(table, several, text, pair, kind, header=header)
     if label is None:
         label = find_label(table, [text, pair], kind)
     kind = kind or choose_kind(table, table[text], table[label])
@@ -100,7 +110,7 @@ def find_text_column(source: str, split: str | None, *, like: Layout, field: str
     names = f'columns "{like.text}" and "{like.pair}"' if like.pair else f'column "{like.text}"'
     hint = f"call the {names}, as in the labelled data"
     try:
-        text, pair = find_texts(table, [like.label], None)
+        text, pair = find_texts(table, like.label if isinstance(like.label, tuple) else [like.label], None)
     except UserError as error:
         raise table.error(error.message, hint) from error
     if (pair is None) != (like.pair is None):
@@ -109,10 +119,25 @@ def find_text_column(source: str, split: str | None, *, like: Layout, field: str
     return text, pair
 
 
+def _find_by_column(
+    table: Table, labels: tuple[str, ...], text: ColumnName | None, pair: str | None, kind: str | None, *, header: bool
+) -> Layout:
+    """The layout of a table that has one column of 0 and 1 for every label."""
+    if kind not in (None, "labels"):
+        raise UserError(
+            f'several columns of labels are for "labels", not for "{kind}"', field="--kind", hint="leave it out"
+        )
+    if text is None:
+        text, pair = find_texts(table, labels, pair)
+    given = {"text": str(table.name(text)), **({"pair": str(table.name(pair))} if pair else {})}
+    table.check_given(given | {f"label {name}": name for name in labels})
+    return Layout("labels", given["text"], given.get("pair"), labels, f"{len(labels)} labels", header)
+
+
 def _summarise(table: Table, kind: str, label: ColumnName) -> str:
     column, found = table[label], find_kind(kind)
     if found.named:
-        labels = column.single_labels if column.form == kind == "labels" else column.different
+        labels = column.label_names if kind == "labels" else column.different
         return f"{len(labels)} {found.values_called}"
     return f"numbers from {min(column.numbers):g} to {max(column.numbers):g}" if column.numbers else ""
 

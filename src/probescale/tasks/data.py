@@ -72,7 +72,7 @@ class Data(Protocol):
 
     @property
     def row_labels(self) -> np.ndarray:
-        """(rows,) labels of all rows that a model answers, as numbers; NaN where a row has none."""
+        """(rows,) labels of all rows that a model answers, as numbers, NaN where a row has none; or (rows, labels)."""
         ...
 
     @property
@@ -158,16 +158,25 @@ class Examples:
 
     @property
     def classes(self) -> Sequence[int]:
+        """Of several labels, the rarest one that a text has: where it is spread evenly, the others nearly are."""
+        if self.target == "multi":
+            counts = self.row_labels.sum(0)
+            rarest = ((counts[label], 1 + label) for label in range(len(self.names)))
+            rank = dict(enumerate(rarest))
+            return [min((rank[label] for label in several), default=(0, 0))[1] for several in self.labels]
         return self.labels if self.target == "class" else [0] * len(self)
 
     @property
     def gold(self) -> np.ndarray:
+        """Of several labels, a tuple with 1 for each label that the text has and 0 for the others."""
         if self.target == "multi":
-            return tuple_rows(self.labels)
+            return tuple_rows([tuple(row) for row in self.row_labels.tolist()])
         return np.array(self.labels, np.float64 if self.target == "number" else np.int64)
 
     @property
     def row_labels(self) -> np.ndarray:
+        if self.target == "multi":
+            return self.values_at(*self.units).astype(np.float64)
         return np.array(self.labels, np.float64)
 
     @property
@@ -187,7 +196,11 @@ class Examples:
 
     def with_names(self, names: tuple[str, ...]) -> Self:
         number = _find_each(self.names, names)
-        return replace(self, labels=tuple(number[label] for label in self.labels), names=names)
+        if self.target == "multi":
+            labels = tuple(tuple(sorted(number[label] for label in several)) for several in self.labels)
+        else:
+            labels = tuple(number[label] for label in self.labels)
+        return replace(self, labels=labels, names=names)
 
     def fully_labelled(self) -> Self:
         return self

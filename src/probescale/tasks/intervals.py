@@ -29,7 +29,7 @@ def interval(metric: Metric, gold: np.ndarray, predicted: np.ndarray, seed: int)
     if len(gold) > 1:
         rng = np.random.default_rng(seed)
         ends += _percentiles(metric.value(rows[rng.integers(len(rows), size=len(rows))]) for _ in range(DRAWS))
-        if metric.kind == "class":
+        if metric.kind in ("class", "labels"):
             at_random = metric.rows(gold, predicted[rng.permutation(len(gold))])
             ends += _percentiles(metric.value(_draw_in_doubt(rows, at_random, rng)) for _ in range(DRAWS))
     return min(ends), max(ends)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from probescale.config import DataConfig, ProbeTarget
 from probescale.errors import UserError
 from probescale.tasks.data import Examples, TaggedSentences
+from probescale.tasks.label_sets import read_label_columns, read_label_lists
 from probescale.tasks.readers import read_columns
+
+LABELS = "set task.kind: labels, or name one column"
 
 
 def load_examples(
@@ -22,32 +24,45 @@ def load_examples(
     target: ProbeTarget = "class",
 ) -> Examples:
     """Texts with their labels. For dev, `names` are the labels of train, and other labels are errors."""
-    texts, pairs, cells = read_labelled(data, field=field, target=target)
+    texts, pairs, cells = read_labelled(data, field=field, target=target, every=names is None)
     if target == "number":
         return Examples(texts, pairs, tuple(cells), (), target, kind=target)
-    if target == "multi":
-        several = _label_names([label for cell in cells for label in cell], field=f"{field}.label", column=data.label)
-        number = {name: i for i, name in enumerate(several)}
-        labels = tuple(tuple(number[label] for label in cell) for cell in cells)
-        return Examples(texts, pairs, labels, several, target, kind=target)
     own: dict[str, str] = dict(rename or {})
+    if target == "multi":
+        lists = [[str(own.get(label, label)) for label in cell] for cell in cells]
+        every = [label for cell in lists for label in cell]
+        names = names or _label_names(every, field=f"{field}.label", column=data.label)
+        numbers = iter(_numbers(every, names, field=f"{field}.label", row="label"))
+        labels = tuple(tuple(sorted({next(numbers) for _ in cell})) for cell in lists)
+        return Examples(texts, pairs, labels, names, target, kind="labels")
     called = [own.get(label, label) for label in map(str, cells)]
     names = names or _label_names(called, field=f"{field}.label", column=data.label)
     return Examples(texts, pairs, _numbers(called, names, field=f"{field}.label"), names)
 
 
 def read_labelled(
-    data: DataConfig, *, field: str, target: ProbeTarget = "class"
+    data: DataConfig, *, field: str, target: ProbeTarget = "class", every: bool = False
 ) -> tuple[tuple[str, ...], tuple[str, ...] | None, list[Any]]:
-    """Texts, second texts and label values; every cell is checked, but labels are not compared with those of train."""
-    wanted: dict[str, str | int] = {"text": data.text, "label": data.label}
+    """Texts, second texts and label values; every cell is checked, but labels are not compared with those of train.
+
+    `every`: where every label has a column, some row has to have it.
+    """
+    labels = enumerate(data.label) if isinstance(data.label, tuple) else ()
+    wanted: dict[str, str | int] = {"text": data.text} | {f"label.{number}": name for number, name in labels}
+    if not isinstance(data.label, tuple):
+        wanted["label"] = data.label
     if data.pair is not None:
         wanted["pair"] = data.pair
     columns = read_columns(data.source, data.split, wanted, header=data.header, field=field)
     texts = _texts(columns["text"], field=f"{field}.text", column=data.text)
     pairs = _texts(columns["pair"], field=f"{field}.pair", column=data.pair) if data.pair is not None else None
-    read = {"class": _label_texts, "multi": _label_lists, "number": _quantities}[target]
-    return texts, pairs, read(columns["label"], field=f"{field}.label", column=data.label)
+    if not isinstance(data.label, tuple):
+        read = {"class": _label_texts, "multi": read_label_lists, "number": _quantities}[target]
+        return texts, pairs, read(columns["label"], field=f"{field}.label", column=data.label)
+    if target != "multi":
+        raise UserError("one column per label is for several labels per text", field=f"{field}.label", hint=LABELS)
+    by_name = {str(name): columns[f"label.{number}"] for number, name in enumerate(data.label)}
+    return texts, pairs, read_label_columns(by_name, field=f"{field}.label", every=every)
 
 
 def load_tagged(
@@ -68,6 +83,8 @@ def load_tagged(
 
 def read_tagged(data: DataConfig, *, field: str) -> list[tuple[tuple[str, ...], tuple[str | None, ...]]]:
     """Words and tags of every sentence, all checked; sentences without a tagged word are left out."""
+    if isinstance(data.label, tuple):
+        raise UserError("words have one column of tags", field=f"{field}.label", hint="name one column")
     wanted: dict[str, str | int] = {"text": data.text, "label": data.label}
     columns = read_columns(data.source, data.split, wanted, header=data.header, field=field)
     for role in ("text", "label"):
@@ -145,19 +162,6 @@ def _label_texts(values: list[Any], *, field: str, column: object) -> list[str]:
             hint="labels are texts or numbers; remove or correct these rows",
         )
     return [text for text in texts if text]
-
-
-def _label_lists(values: list[Any], *, field: str, column: object) -> list[list[str]]:
-    """Several labels per row: a list, or one text with | ; or , between them."""
-    cells = [re.split("[|;,]", value) if isinstance(value, str) else value for value in values]
-    if bad := [n for n, cell in enumerate(cells, 1) if not isinstance(cell, (list, tuple))]:
-        raise UserError(
-            f'column "{column}" holds no list of labels in row {bad[0]}',
-            field=field,
-            hint="give a list, or labels separated by | ; or , in one text",
-        )
-    rows = [[_label_text(label) for label in cell] for cell in cells]
-    return [sorted({label for label in row if label}) for row in rows]
 
 
 def _quantities(values: list[Any], *, field: str, column: object) -> list[float]:

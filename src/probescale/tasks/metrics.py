@@ -132,6 +132,48 @@ def _count(rows: np.ndarray) -> np.ndarray:
     )
 
 
+def _label_counts(gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> np.ndarray:
+    """(texts, 3 x labels) whether each label is right, real and predicted."""
+    real, guessed = (np.array(each.tolist()).reshape(len(each), -1) > 0 for each in (gold, predicted))
+    return np.concatenate([real & guessed, real, guessed], 1).astype(float)
+
+
+def _matched_labels(rows: np.ndarray) -> np.ndarray:
+    """F1 is the share of right labels in the mean number of predicted and real ones."""
+    right, real, guessed = np.split(rows, 3, 1)
+    return np.stack([right.sum(1), (real.sum(1) + guessed.sum(1)) / 2], 1)
+
+
+@metric("labels", _label_counts, share=_matched_labels)
+def micro_f1(rows: np.ndarray) -> float:
+    """F1 of all labels of all texts together, for several labels per text: frequent labels count most."""
+    right, of = _matched_labels(rows).sum(0)
+    return float(right / max(of, 1e-9))
+
+
+@metric("labels", _label_counts)
+def label_f1(rows: np.ndarray) -> float:
+    """F1 of every label, averaged, for several labels per text: rare labels count as much as others."""
+    right, real, guessed = rows.sum(0).reshape(3, -1)
+    occurs = real + guessed > 0
+    return float((2 * right[occurs] / (real + guessed)[occurs]).mean()) if occurs.any() else 0.0
+
+
+def _label_scores(gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> np.ndarray:
+    """(texts, 2 x labels) whether each label is real, and its score."""
+    return np.concatenate([np.array(each.tolist()).reshape(len(each), -1) for each in (gold, predicted)], 1)
+
+
+@metric("labels", _label_scores)
+def average_precision(rows: np.ndarray) -> float:
+    """Mean precision at the rank of every text that has a label, averaged over labels: without thresholds."""
+    real, scores = np.split(rows, 2, 1)
+    order = np.argsort(-scores, 0, kind="stable")
+    real = np.take_along_axis(real, order, 0)[:, real.any(0)]
+    precision = real.cumsum(0) / np.arange(1, len(real) + 1)[:, None]
+    return float(((precision * real).sum(0) / real.sum(0)).mean()) if real.size else 0.0
+
+
 @metric("number")
 def pearson(rows: np.ndarray) -> float:
     """Correlation of the numbers; 0 where one side does not vary."""

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from probescale.tasks.balance import count_labels, find_dominant
 from probescale.tasks.column_roles.content import Column
-from probescale.tasks.kinds import KINDS
 from probescale.tasks.task import Task
 
 LARGE_DEV = 20_000  # rows
@@ -45,5 +44,7 @@ def _describe_several(task: Task) -> Iterator[str]:
     if labels.form != "labels":
         return
     joined = max(task.train.names, key=lambda name: len(labels.single_labels & set(name.replace(";", "|").split("|"))))
-    other = "kind: labels learns them one by one" if "labels" in KINDS else "no kind of task learns them one by one yet"
-    yield f'labels such as "{joined}" look like several labels: here every combination is a class of its own; {other}'
+    yield (
+        f'labels such as "{joined}" look like several labels: here every combination is a class of its own; kind: '
+        "labels learns them one by one"
+    )

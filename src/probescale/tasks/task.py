@@ -20,6 +20,7 @@ from probescale.tasks.swaps import Swaps, built_in_swaps, load_swaps
 from probescale.tasks.unlabelled import load_unlabelled
 
 DEV_SHARE = 0.2  # of train, when the user has no dev data
+TUNING_SHARE, MOST_TUNING = 0.1, 2000  # of train, and rows at most, for the thresholds of labels
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Task:
     probe_data: dict[str, Data]  # what each probe learns from
     unlabelled: Data | None = None  # texts for a teacher to answer
     validation: Data | None = None  # a part of train that nothing learns from, to decide on
+    tuning: Data | None = None  # another such part, on which the thresholds of labels are chosen
     positive: str | None = None  # the label that the metric is about, where it is about one
     swaps: Swaps | None = None  # texts that should be answered alike, where answers are classes of texts
     contradictions: Contradictions | None = None  # texts with different labels, in the files as they are
@@ -79,6 +81,7 @@ class Task:
             self,
             train=train,
             dev=self.dev.with_names(names),
+            tuning=self.tuning and self.tuning.with_names(names),
             probe_data={name: train if data is self.train else data for name, data in self.probe_data.items()},
             unlabelled=self.unlabelled and self.unlabelled.with_names(names),
         )
@@ -108,7 +111,9 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         dev_split = f"held out ({held_out / len(rows):.0%} of train)"
     repeats = len(raw) - len(train) - (0 if config.dev else len(dev))
     contradictions = find_contradictions(raw, dev if config.dev else None)
-    train = sample(train, config.max_train, seed)
+    train, tuning = sample(train, config.max_train, seed), None
+    if kind.thresholds:
+        train, tuning = split(train, min(max(round(TUNING_SHARE * len(train)), 1), MOST_TUNING), seed)
     kind.refuse_too_few(train)
     metric, positive = choose_metric(config, train, kind.choose_metric(config.metric, train.names))
     if positive and train.names.index(positive) not in dev.classes:
@@ -132,6 +137,7 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         repeats,
         probe_data,
         unlabelled,
+        tuning=tuning,
         positive=positive,
         swaps=swaps,
         contradictions=contradictions,

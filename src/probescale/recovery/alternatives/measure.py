@@ -14,6 +14,7 @@ from probescale.recovery.alternatives.simple_model import SimpleModel
 from probescale.recovery.alternatives.static_embeddings import fit_static_embeddings
 from probescale.recovery.alternatives.timing import compare_times
 from probescale.recovery.result import Alternative, EvaluatedModel
+from probescale.recovery.thresholds import choose_thresholds
 from probescale.tasks.data import Data
 from probescale.tasks.intervals import interval
 from probescale.tasks.task import Task
@@ -64,7 +65,7 @@ def _evaluate(
     seed: int,
     class_weights: np.ndarray | None,
 ) -> Alternative:
-    predicted = model.predict(task.dev, class_weights)
+    predicted = model.predict(task.dev, _choose_shift(model, task, class_weights))
     value = task.measure(task.gold, predicted)
     speed = compare_times(model, loaded, task.dev, max_length, seed)
     return Alternative(
@@ -77,3 +78,11 @@ def _evaluate(
         speedup=speed.speedup,
         spread=speed.spread,
     )
+
+
+def _choose_shift(model: SimpleModel, task: Task, class_weights: np.ndarray | None) -> np.ndarray | None:
+    """What is added to logits: the weights of the other models' loss, or their way to choose thresholds."""
+    if task.tuning is None:
+        return None if class_weights is None else np.log(class_weights)
+    macro = task.metric == "label_f1"
+    return -choose_thresholds(model.logits(task.tuning), task.tuning.row_labels, macro=macro)

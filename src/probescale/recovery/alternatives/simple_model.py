@@ -25,21 +25,16 @@ class SimpleModel:
     params: int  # numbers that have to be stored
     encode_one: Encode | None = None  # for a single input, where that takes less time
 
-    def predict(self, data: Data, class_weights: np.ndarray | None = None) -> np.ndarray:
-        """(inputs,) the prediction for every input, decoded by the kind of task.
-
-        `class_weights`: of the other models' loss. Here the labels are weighed when they are predicted.
-        """
-        starts, logits = np.concatenate([[0], np.cumsum(data.rows_per_input)]), self._logits(data)
-        if class_weights is not None:
-            logits = logits + np.log(class_weights)
-        return find_kind(data.kind).decode(logits, starts)
+    def predict(self, data: Data, shift: np.ndarray | None = None) -> np.ndarray:
+        """(inputs,) the prediction for every input, decoded by the kind of task. `shift`: added to the logits."""
+        starts, logits = np.concatenate([[0], np.cumsum(data.rows_per_input)]), self.logits(data)
+        return find_kind(data.kind).decode(logits if shift is None else logits + shift, starts)
 
     def answer(self, one: Data) -> np.ndarray:
         """The probe's output for a single input, by the shortest way: what is timed."""
         return self.probe((self.encode_one or self.encode)(one))
 
-    def _logits(self, data: Data) -> np.ndarray:
+    def logits(self, data: Data) -> np.ndarray:
         """(rows, classes) logits; probes for two classes have only one column."""
         logits = self.probe(self.encode(data))
         if data.target == "class" and logits.shape[1] < len(data.names):

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from probescale.tasks.cells import is_empty, label_text
+from probescale.tasks.label_sets import read_label_lists
+
 MOST = 0.9  # share of the values that decides; the readers refuse the other rows, and name them
 FEW = 10  # different whole numbers that are classes, however few rows there are
 SEVERAL = 0.05  # share of the rows with more than one label
@@ -30,7 +33,7 @@ class Column:
 
     @cached_property
     def filled(self) -> list[Any]:
-        return [value for value in self.values if not _is_empty(value)]
+        return [value for value in self.values if not is_empty(value)]
 
     @property
     def mostly_filled(self) -> bool:
@@ -44,7 +47,7 @@ class Column:
     @cached_property
     def entries(self) -> list[Any]:
         """The entries of all lists that are not empty."""
-        return [entry for cell in self.filled if _is_list(cell) for entry in cell if not _is_empty(entry)]
+        return [entry for cell in self.filled if _is_list(cell) for entry in cell if not is_empty(entry)]
 
     @cached_property
     def lists(self) -> bool:
@@ -136,19 +139,18 @@ class Column:
 
         Classes whose names happen to have a semicolon are not: labels that are joined occur in several combinations.
         """
-        joined = sum(len(_split_labels(text)) > 1 for text in self.texts)
+        joined = sum(len(split_labels(text)) > 1 for text in self.texts)
         return 0 < joined >= SEVERAL * len(self.filled) and len(self.single_labels) <= len(self.different)
+
+    @property
+    def label_names(self) -> set[str]:
+        """The different labels, where the user says that a value may be several."""
+        return {label for labels in read_label_lists(self.values, field="", column=self.name) for label in labels}
 
     @property
     def single_labels(self) -> set[str]:
         """The different labels, where a value may be several, such as a|b."""
-        return {label for value in self.different for label in _split_labels(value)}
-
-
-def label_text(value: object) -> str:
-    """A label as text: 1, 1.0, "1" and " 1 " are the same, as for the readers."""
-    text = str(value).strip()
-    return text.removesuffix(".0") if text.removesuffix(".0").removeprefix("-").isdecimal() else text
+        return {label for value in self.different for label in split_labels(value)}
 
 
 def have_equal_lengths(words: Column, tags: Column) -> bool:
@@ -165,14 +167,9 @@ def _is_list(value: object) -> bool:
     return isinstance(value, (list, tuple))
 
 
-def _split_labels(text: str) -> list[str]:
+def split_labels(text: str) -> list[str]:
+    """The labels of a text such as a|b; commas also stand within labels."""
     return [part.strip() for part in re.split("[|;]", text) if part.strip()]
-
-
-def _is_empty(value: object) -> bool:
-    if isinstance(value, str):
-        return not value.strip()
-    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def _number(value: Any) -> float | None:  # noqa: ANN401 - any cell

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from probescale.errors import Problems, UserError, did_you_mean
-from probescale.tasks.column_roles.content import Column, label_text
+from probescale.tasks.cells import label_text
+from probescale.tasks.column_roles.content import Column
 from probescale.tasks.column_roles.names import is_ignored_name, is_known_name, is_label_name
 from probescale.tasks.readers import find_column, is_delimited, read_all_columns
 

@@ -14,7 +14,7 @@ from probescale.tasks.column_roles.names import (
     is_text_name,
 )
 from probescale.tasks.column_roles.table import ColumnName, Table, count_columns, name_option, quote_names
-from probescale.tasks.kinds import KINDS, find_kind
+from probescale.tasks.kinds import find_kind
 
 
 def find_texts(table: Table, without: Sequence[ColumnName | None], pair: str | None) -> tuple[str, str | None]:
@@ -76,7 +76,7 @@ def _fits(column: Column, kind: str | None) -> bool:
         return column.form != "none"
     if not find_kind(kind).named:
         return column.numeric
-    return column.may_be_classes or column.form == kind
+    return column.may_be_classes or column.form == kind or (kind == "labels" and column.strings)
 
 
 def choose_kind(table: Table, text: Column, label: Column) -> str:
@@ -94,12 +94,7 @@ def choose_kind(table: Table, text: Column, label: Column) -> str:
             f'column "{label.name}" has one tag per word, but "{text.name}" is not split into words',
             f'write "{text.name}" as a list of words, as long as the list of tags',
         )
-    if label.form in KINDS:
-        return label.form
-    way_out = "--kind class treats every combination as a class"
-    if label.lists:
-        way_out = f'give one label per row; or join them to one text, such as "a|b": then {way_out}'
-    raise table.error(f'column "{label.name}" has several labels per text, which no kind of task handles', way_out)
+    return label.form
 
 
 def _have_one_per_word(text: Column, tags: Column) -> bool:

@@ -44,6 +44,7 @@ class Kind(ABC):
     # Training
     loss: ClassVar[Loss]
     standardised: ClassVar[bool] = False  # labels are learned with mean 0 and spread 1
+    thresholds: ClassVar[bool] = False  # a part of train is held out, to choose from which logit on a label is given
     # Evaluation
     metrics: ClassVar[tuple[str, ...]] = ()  # that fit beside those registered for this kind
     bias_pairs: ClassVar[bool] = False  # texts that should be answered alike are compared
@@ -162,6 +163,10 @@ class Kind(ABC):
     def slices(self, gold: np.ndarray, names: tuple[str, ...]) -> dict[str, np.ndarray]:
         """Parts of dev that regressions are counted in, beside those by text: name -> mask of the inputs."""
         return {}
+
+    def compare(self, one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(rows,) whether two answers differ, and how far, from 0 to 1; (rows, columns) as `mean` gives them."""
+        return one.argmax(1) != other.argmax(1), np.abs(one - other).sum(1) / 2
 
     def mean(self, logits: np.ndarray) -> np.ndarray:
         """(rows, columns) what logits stand for: the probabilities of the classes, or the number itself."""

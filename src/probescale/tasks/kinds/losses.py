@@ -81,6 +81,41 @@ class CrossEntropy(Loss):
         return (logits.argmax(-1) == labels.long()).float().mean().item()
 
 
+class BinaryCrossEntropy(Loss):
+    """Several labels per row, each of which a row has or not."""
+
+    def of_labels(self, logits: Tensor, labels: Tensor) -> Tensor:
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        known = ~labels.isnan()
+        losses = binary_cross_entropy_with_logits(logits, labels.nan_to_num().to(logits), reduction="none")
+        return (losses * known).mean(-1)
+
+    def of_teacher(self, logits: Tensor, answers: Tensor, temperature: float) -> Tensor:
+        """The divergence of every label's yes and no, as for two classes."""
+        from torch.nn.functional import binary_cross_entropy_with_logits
+
+        own, wanted = logits / temperature, (answers / temperature).sigmoid()
+        entropy = binary_cross_entropy_with_logits(answers / temperature, wanted, reduction="none")
+        losses = binary_cross_entropy_with_logits(own, wanted, reduction="none")
+        return (losses - entropy).mean(-1) * temperature**2
+
+    def wanted(self, labels: Tensor, columns: int) -> Tensor:
+        return labels
+
+    def mean(self, logits: Tensor) -> Tensor:
+        return logits.sigmoid()
+
+    def logits(self, mean: Tensor) -> Tensor:
+        return mean.clamp(1e-6, 1 - 1e-6).logit()
+
+    def answers(self, logits: Tensor) -> Tensor:
+        return (logits > 0).float()
+
+    def score(self, logits: Tensor, labels: Tensor) -> float:
+        return ((logits > 0) == (labels > 0)).float().mean().item()
+
+
 class SquaredError(Loss):
     """One number per row."""
 

@@ -28,6 +28,10 @@ def find_kind(name: str, *, field: str = "task.kind") -> Kind:
     return lookup(KINDS, name, field=field)
 
 
-def kind_for_head(head: str) -> Kind | None:
-    """The first registered kind that a stock head answers; None for a model without a head."""
-    return None if head == "none" else next((kind for kind in KINDS.values() if kind.head == head), None)
+def kind_for_head(head: str, problem_type: str | None = None) -> Kind | None:
+    """The first registered kind that a stock head answers; None for a model without a head.
+
+    `problem_type`: as the model's config names it; one that no kind has is the head's own.
+    """
+    fitting = [kind for kind in KINDS.values() if kind.head == head != "none"]
+    return next((kind for kind in fitting if kind.problem_type == problem_type), fitting[0] if fitting else None)
