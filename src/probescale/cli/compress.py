@@ -38,8 +38,7 @@ def compress(
     text: Annotated[str | None, typer.Option(help="Column of the text, by name or by number from 1.",
                                              rich_help_panel=_COLUMNS)] = None,
     pair: Annotated[str | None, typer.Option(help="Column of the second text.", rich_help_panel=_COLUMNS)] = None,
-    label: Annotated[str | None, typer.Option(help="Column of the label, or columns: a,b,c.",
-                                              rich_help_panel=_COLUMNS)] = None,
+    label: Annotated[str | None, typer.Option(help="Column of the label; or a,b,c.", rich_help_panel=_COLUMNS)] = None,
     kind: Annotated[str | None, typer.Option(help="class, labels, number or tags.", rich_help_panel=_COLUMNS)] = None,
     no_header: Annotated[bool, typer.Option("--no-header", help="The first line of CSV and TSV files is a row, not "
                                                                 "the names of columns.",
