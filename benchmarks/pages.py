@@ -10,6 +10,6 @@ END = "<!-- end of what is made -->"
 
 def write_tables(page: str, benchmark: str, tables: str) -> None:
     path, begin = DOCS / page, f"<!-- made by benchmarks/{benchmark} -->"
-    text = path.read_text()
-    before, after = text.split(begin)[0], text.split(END)[1]
+    before, rest = path.read_text().split(begin)
+    after = rest.split(END, 1)[1]
     path.write_text(f"{before}{begin}\n\n{tables}\n\n{END}{after}")

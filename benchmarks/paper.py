@@ -3,6 +3,8 @@
     python benchmarks/paper.py --prepare                 data and weights of configs/paper/scaled_*.yaml
     probescale study configs/paper/scaled_table1.yaml    each can be stopped and resumed at any time
     probescale study configs/paper/scaled_t5.yaml
+    python benchmarks/paper.py runs/scaled_table1       what was found, also before it is complete
+    python benchmarks/paper.py                           only the tables of docs/results/paper.md
 
 Needs $PROBESCALE_REAL (data, gte-small) and `make real-weights`.
 """
@@ -14,8 +16,20 @@ import csv
 import random
 from pathlib import Path
 
+from pages import write_tables
+from paper_page import collect, load, render
+from probescale.study.cells import load_study
+from probescale.study.folder import StudyFolder
+from probescale.study.report import write_study_report
+from probescale.study.results import read_results, write_results
 from real import DATA, ROOT, weights
 
+EVIDENCE = ROOT / "benchmarks" / "evidence" / "paper"
+FIGURES = ROOT / "docs" / "results" / "paper"
+STUDIES = {
+    "scaled_table1": "Table 1, scaled: gte-small for RoBERTa-Large",
+    "scaled_t5": "The T5 table, scaled: an encoder of 8 layers for T5-Base",
+}
 READY = ROOT / ".cache" / "paper"
 MODELS = ("gte-small", "minilm", "t5")
 TABLES = {  # table -> its file, columns, and the most rows that are taken of it
@@ -48,11 +62,29 @@ def prepare() -> None:
         link.symlink_to(weights(name))
 
 
+def write_page() -> None:
+    """The tables of docs/results/paper.md, from the files that were collected."""
+    sections = [render(title, load(EVIDENCE / name), f"paper/{name}")
+                for name, title in STUDIES.items() if (EVIDENCE / name).exists()]  # fmt: skip
+    write_tables("results/paper.md", "paper.py", "\n\n".join(sections))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--prepare", action="store_true", help="write .cache/paper")
-    if parser.parse_args().prepare:
+    parser.add_argument("folders", nargs="*", type=Path, help="folders of the studies, named as their configurations")
+    asked = parser.parse_args()
+    if asked.prepare:
         prepare()
+        return
+    for path in asked.folders:
+        study = load_study(ROOT / "configs" / "paper" / f"{path.name}.yaml")
+        folder = StudyFolder(path)
+        results = read_results(folder, study)  # those of the cells that are done
+        write_results(path, results)
+        write_study_report(folder, results)
+        collect(folder, study, EVIDENCE / path.name, FIGURES / path.name)
+    write_page()
 
 
 if __name__ == "__main__":
