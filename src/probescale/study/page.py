@@ -10,19 +10,19 @@ from probescale.models.subsets import Subset, format_layers
 from probescale.probing.score_files import load_scores
 from probescale.recovery.result import ORIGINAL
 from probescale.report.page import Column, Page, explorer_entry, render
-from probescale.study.answers import find_answers, study_cards, study_verdict
+from probescale.study.answers import Answer, find_answers, study_cards, study_verdict
 from probescale.study.cells import Study
 from probescale.study.comparison import Comparison
 from probescale.study.folder import StudyFolder
 from probescale.study.results import ResultRow, Results
-from probescale.study.tables import study_notes
+from probescale.study.tables import group_seeds, study_notes
 
 COLUMNS = (
     Column("model", "model", "word"),
     Column("task", "task", "word"),
     Column("method", "method", "word"),
     Column("budget", "budget", "word"),
-    Column("seed", "seed", "plain"),
+    Column("seeds", "seeds", "plain"),
     Column("layers", "layers kept", "word"),
     Column("params", "parameters", "count", "shares"),
     Column("value", "metric", "points", "interval"),
@@ -45,8 +45,9 @@ def study_page(folder: StudyFolder, results: Results, comparisons: Sequence[Comp
             lead=[*_unfinished(study, results), *(answer.sentence() for answer in found)],
             cards=study_cards(found, results.rows),
             rows=[_row(row) for row in results.rows],
+            means=[_mean_row(group, found) for group in _groups(results.rows)],
             columns=_columns(results.rows, metrics),
-            bars="95 %, over the dev examples; one training each.",
+            bars="95 %, over the dev examples; one training each. The table has means over the seeds.",
             places=_places(folder, study, results.rows),
             metric=", ".join(sorted(metrics)),
             line=found[0].line() if len(found) == 1 else None,
@@ -73,11 +74,12 @@ def _busy(rows: Sequence[ResultRow]) -> list[str]:
 
 
 def _columns(rows: Sequence[ResultRow], metrics: Collection[str]) -> list[Column]:
-    """All columns, without model or task if there is only one; the metric by its name if there is only one.
+    """All columns, without model, task or seeds if there is only one; the metric by its name if there is only one.
 
     Published figures are shown where there are some.
     """
     constant = {name for name in ("model", "task") if len({getattr(row, name) for row in rows}) == 1}
+    constant |= {"seeds"} if len({row.seed for row in rows}) == 1 else set()
     constant |= set() if any(row.published is not None for row in rows) else {"published"}
     shown = [column for column in COLUMNS if column.key not in constant]
     title = next(iter(metrics)) if len(metrics) == 1 else "metric"
@@ -95,7 +97,6 @@ def _row(row: ResultRow) -> dict[str, Any]:
         "task": row.task,
         "method": row.strategy,
         "budget": row.budget,
-        "seed": row.seed,
         "layers": format_layers(row.kept),
         "params": row.params,
         "total": row.ratio_total,
@@ -112,6 +113,32 @@ def _row(row: ResultRow) -> dict[str, Any]:
         "published": row.published,
         "published_as": row.published_as,
         "answer": False,
+    }
+
+
+def _groups(rows: Sequence[ResultRow]) -> list[list[ResultRow]]:
+    """Rows that differ in the seed alone, task by task."""
+    tasks = dict.fromkeys(row.task for row in rows)
+    return [group for task in tasks for group in group_seeds([row for row in rows if row.task == task])]
+
+
+def _mean_row(group: Sequence[ResultRow], found: Sequence[Answer]) -> dict[str, Any]:
+    """A row of the table: one method under one budget, the mean of its seeds, and how far they lie apart."""
+    answer = any(list(one.best) == list(group) and one.enough for one in found)
+    shown = _row(group[0]) | {"seeds": len(group), "answer": answer}
+    if len(group) == 1:
+        return shown
+    values, speeds = [100 * row.value for row in group], [row.speedup for row in group]
+    retention = [row.retention for row in group if row.retention is not None]
+    return shown | {
+        "layers": "; ".join(dict.fromkeys(format_layers(row.kept) for row in group)),
+        "params": round(mean(row.params for row in group)),
+        "value": mean(row.value for row in group),
+        "interval": f"seeds: {min(values):.1f} to {max(values):.1f}",
+        "retention": mean(retention) if len(retention) == len(group) else None,
+        "agreement": mean(row.agreement for row in group),
+        "speed": mean(speeds),
+        "spread": f"{min(speeds):.1f} to {max(speeds):.1f}" + ", busy" * any(row.busy for row in group),
     }
 
 

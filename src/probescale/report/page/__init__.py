@@ -60,6 +60,7 @@ class Page(NamedTuple):
     line: tuple[float, str] | None = None  # a value of the metric that is enough, and its name
     search: Mapping[str, Any] | None = None  # what a search for the smallest model was asked, and what it trained
     changed: Mapping[str, Any] | None = None  # regressions of the smaller model
+    means: Sequence[Mapping[str, Any]] | None = None  # rows of the table, where each stands for several in the chart
 
 
 def render(page: Page) -> str:

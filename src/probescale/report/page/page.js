@@ -224,7 +224,7 @@ function table() {
   let order = null, down = false;
   const body = make("tbody");
   const write = () => {
-    const rows = [...data.rows];
+    const rows = [...(data.means ?? data.rows)];
     if (order !== null) rows.sort((a, b) => {
       const [one, other] = [a[order], b[order]];
       if (missing(one) || missing(other)) return missing(one) - missing(other);  // cells without a value stay last
