@@ -17,6 +17,7 @@ import random
 from pathlib import Path
 
 from pages import write_tables
+from paper_known import write_known
 from paper_page import collect, load, render
 from probescale.study.cells import load_study
 from probescale.study.folder import StudyFolder
@@ -66,7 +67,7 @@ def write_page() -> None:
     """The tables of docs/results/paper.md, from the files that were collected."""
     sections = [render(title, load(EVIDENCE / name), f"paper/{name}")
                 for name, title in STUDIES.items() if (EVIDENCE / name).exists()]  # fmt: skip
-    write_tables("results/paper.md", "paper.py", "\n\n".join(sections))
+    write_tables("results/paper.md", "paper.py", "\n\n".join([write_known(), *sections]))
 
 
 def main() -> None:
