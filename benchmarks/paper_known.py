@@ -32,9 +32,9 @@ ROWS = {
 WEIGHTS = {"sst2": {"sst2": 1.0}, "qnli": {"qnli": 0.5, "pos": 0.5}}  # as in the paper
 
 ROWS_NOTE = (
-    "gte-small, 1,500 labelled rows, 3 epochs on labels alone, new heads, two seeds ([how](selection.md)). QNLI's layers "
-    "were chosen by its own probe alone. In brackets: the difference to ProbeScale's row in points, and its p value "
-    "(Student's t with the spread between seeds, pooled over all subsets that were trained on the task; chance in the "
+    "gte-small, 1,500 labelled rows, 3 epochs on labels alone, new heads, two seeds ([how](selection.md)). QNLI's "
+    "layers were chosen by its own probe alone. In brackets: the difference to ProbeScale's row in points, and its p "
+    "value (Student's t with the spread between seeds, pooled over all subsets trained on the task; chance in the "
     "choice of dev rows is not in it). `stitched` is one of our own rules."
 )
 
