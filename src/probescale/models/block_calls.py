@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ class BlockCalls:
     blocks: Sequence[nn.Module]
     calls: tuple[Call, ...]
     outputs: tuple[Tensor, ...]  # hidden states, (batch, tokens, hidden) each; empty unless they were recorded
+    tails: tuple[tuple[Any, ...] | None, ...] = ()  # what blocks return after the state; None: the state alone
 
     @property
     def embedded(self) -> Tensor:
@@ -31,19 +32,47 @@ class BlockCalls:
         block = self.blocks[layer - 1]
         return output_state(block(state, *args[1:], **kwargs) if args else block(**kwargs | {"hidden_states": state}))
 
+    def without_states(self) -> BlockCalls:
+        """The same calls, without the states that blocks were called with: only the first is needed again."""
+        first, *others = self.calls
+        stripped = [
+            ((None, *args[1:]), kwargs) if args else ((), kwargs | {"hidden_states": None}) for args, kwargs in others
+        ]
+        return replace(self, calls=(first, *stripped), outputs=())
+
+    @contextmanager
+    def returning(self, state: Tensor) -> Iterator[None]:
+        """Inside this context, every block returns this state without computing anything: the model's head reads it."""
+        for block, tail in zip(self.blocks, self.tails, strict=True):
+            output = state if tail is None else (state, *tail)
+            block.forward = lambda *_, output=output, **__: output
+        try:
+            yield
+        finally:
+            for block in self.blocks:
+                del block.forward  # the class has its own
+
 
 def record_calls(blocks: Sequence[nn.Module], run: Callable[[], object], *, outputs: bool = False) -> BlockCalls:
     """Run the model once and record how it calls its blocks; with `outputs`, also their outputs."""
     calls: dict[nn.Module, Call] = {}
     states: dict[nn.Module, Tensor] = {}
+    tails: dict[nn.Module, tuple[Any, ...] | None] = {}
+
+    def notice(block: nn.Module, _args: object, output: Any) -> None:  # noqa: ANN401 - a state or a tuple with it
+        tails[block] = output[1:] if isinstance(output, tuple) else None
+        if outputs:
+            states[block] = output_state(output)
+
     handles: list[Any] = []
     for block in blocks:
         handles.append(block.register_forward_pre_hook(lambda b, a, k: calls.update({b: (a, k)}), with_kwargs=True))
-        if outputs:
-            handles.append(block.register_forward_hook(lambda b, _a, out: states.update({b: output_state(out)})))
+        handles.append(block.register_forward_hook(notice))
     with removing_hooks(handles):
         run()
-    return BlockCalls(blocks, tuple(calls[block] for block in blocks), tuple(states[b] for b in blocks if outputs))
+    every = (calls, states if outputs else {}, tails)
+    recorded, found, rest = (tuple(part[block] for block in blocks if block in part) for part in every)
+    return BlockCalls(blocks, recorded, found, rest)  # type: ignore[arg-type]
 
 
 @contextmanager

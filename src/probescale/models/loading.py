@@ -116,24 +116,40 @@ def load_classifier(
     family = find_family(config, field=field)
     tokenizer = load_tokenizer(folder, config, field=field)
     stock = find_stock_class(family, config, head, field=field)
-    names = ("number",) if head == "regression" else names
-    labels = {"id2label": dict(enumerate(names)), "label2id": {name: i for i, name in enumerate(names)}}
-    # A decoder's sentence head reads the last token that is not padding.
-    padding = {} if config.pad_token_id is not None else {"pad_token_id": tokenizer.pad_token_id}
-    # Always set: the checkpoint's own head may have another problem type.
-    problem = {"problem_type": problem_type or PROBLEM_TYPES.get(head)}
+    settings = {} if head == "lm" else _head_settings(config, tokenizer, names, head, problem_type)
     # float32: a half-precision checkpoint would silently train in half precision.
-    options = {"ignore_mismatched_sizes": True, "dtype": torch.float32, **labels, **padding, **problem}
+    options = {"ignore_mismatched_sizes": True, "dtype": torch.float32, **settings}
     model, info = _load(stock, folder, family, allow_pickle=allow_pickle, field=field, **options)
     new = {*info["missing_keys"], *(name for name, *_ in info["mismatched_keys"])}
     body = {n for n in new if n.startswith(backbone_prefix(model)) and ".pooler." not in n}
     refuse_missing(body, folder, family.stack, model, field=field)
     trained = keep_head and not new
+    if head == "lm" and not trained:
+        raise UserError(f"{folder} has no head that predicts tokens", field=field, hint="give a generative model")
     if not trained:
         new |= {name for name in model.state_dict() if not name.startswith(backbone_prefix(model))}
         _initialize(model, family, new, seed)
     cast("torch.nn.Module", model).to("cuda" if torch.cuda.is_available() else "cpu")
     return LoadedModel(model, tokenizer, family, source, compute_fingerprint(model, without=new), trained)
+
+
+def _head_settings(
+    config: PreTrainedConfig,
+    tokenizer: PreTrainedTokenizerBase,
+    names: Sequence[str],
+    head: Head,
+    problem_type: str | None,
+) -> dict[str, Any]:
+    """Settings of a model's config for a head with these labels."""
+    names = ("number",) if head == "regression" else names
+    return {
+        "id2label": dict(enumerate(names)),
+        "label2id": {name: i for i, name in enumerate(names)},
+        # A decoder's sentence head reads the last token that is not padding.
+        **({} if config.pad_token_id is not None else {"pad_token_id": tokenizer.pad_token_id}),
+        # Always set: the checkpoint's own head may have another problem type.
+        "problem_type": problem_type or PROBLEM_TYPES.get(head),
+    }
 
 
 def read_trained_labels(

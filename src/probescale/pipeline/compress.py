@@ -12,6 +12,7 @@ from probescale.config import RunConfig
 from probescale.errors import ProofFailed, UserError
 from probescale.pipeline.validate import check
 from probescale.tasks.columns import Layout, find_layout, find_text_column
+from probescale.tasks.kinds import find_kind
 from probescale.tasks.live import save_rows
 from probescale.tasks.readers import is_delimited, read_all_columns
 from probescale.utils.files import remove_folder
@@ -21,6 +22,7 @@ from probescale.utils.sources import DATA_SUFFIXES
 INPUTS = "inputs"  # kind of the folder with models and rows from Python
 NOTHING_GIVEN = "5x"  # the budget where neither a budget nor a share to keep is given
 MOST_DEV = 10_000  # examples for the final figures: they are certain to a point, and every model answers them
+MOST_DOCUMENTS = 200  # the same of running text, where every token is an answer
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,8 @@ def build_config(request: Request, inputs: Path, assignments: Sequence[str] = ()
     train = _as_source(request.train, inputs / "train.jsonl", "DATA")
     layout = find_layout(train, **request.columns, header=request.header, field="DATA")
     columns = {"source": train, **_columns(layout)}
-    task: dict[str, Any] = {"name": request.name, "kind": layout.kind, "train": columns, "max_dev": MOST_DEV}
+    most = MOST_DOCUMENTS if find_kind(layout.kind).unit == "token" else MOST_DEV
+    task: dict[str, Any] = {"name": request.name, "kind": layout.kind, "train": columns, "max_dev": most}
     if request.dev is not None:
         dev = _as_source(request.dev, inputs / "dev.jsonl", "--dev")
         task["dev"] = {"source": dev, **_labelled_columns(dev, layout, "--dev")}
@@ -119,14 +122,17 @@ def _claim(inputs: Path) -> None:
 
 
 def _columns(layout: Layout) -> dict[str, Any]:
-    pair = {"pair": layout.pair} if layout.pair else {}
     label = list(layout.label) if isinstance(layout.label, tuple) else layout.label
-    return {"text": layout.text, "label": label, **pair, **({} if layout.header else {"header": False})}
+    given = {"pair": layout.pair, "label": label}
+    more = {role: column for role, column in given.items() if column is not None}
+    return {"text": layout.text, **more, **({} if layout.header else {"header": False})}
 
 
 def _labelled_columns(source: str, layout: Layout, field: str) -> dict[str, Any]:
     """The columns of train where the table has them; else those that are found in it."""
     header = layout.header or not is_delimited(source)
+    if find_kind(layout.kind).unit == "token":
+        return _columns(find_layout(source, kind=layout.kind, header=header, field=field))
     names = read_all_columns(source, None, header=header, field=field)
     labels = layout.label if isinstance(layout.label, tuple) else (layout.label,)
     if all(str(column) in names for column in (layout.text, *labels, layout.pair) if column is not None):

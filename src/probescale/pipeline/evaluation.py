@@ -220,6 +220,8 @@ class Evaluator:
 
     def alternatives(self, original: EvaluatedModel) -> tuple[Alternative, ...]:
         """What simpler models reach with the same data and the teacher's answers."""
+        if not self.task.kind.alternatives:
+            return ()
         path, shared = (folder / "alternatives.json" for folder in (self.work, self.training.shared))
         if shared.exists() and not path.exists():
             write_text(path, shared.read_text(encoding="utf-8"))

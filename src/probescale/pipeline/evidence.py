@@ -12,7 +12,7 @@ from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
 from probescale.probing.subnetwork_prober import SubnetworkProber
 from probescale.selection.search import beam_search, beam_width, enumerate_subsets
-from probescale.selection.strategies import STRATEGIES, Reads
+from probescale.selection.strategies import Reads
 from probescale.tasks.sampling import sample
 from probescale.utils.progress import console
 
@@ -43,7 +43,7 @@ def best_task_probe(bench: Workbench, scores: ProbeScores) -> float | None:
 
 def collect_evidence(scores: ProbeScores, bench: Workbench) -> ProbeScores:
     """The scores, with what the strategies need beyond them."""
-    needs: set[Reads] = set().union(*(STRATEGIES[name].needs for name in bench.strategies))
+    needs = bench.needs
     if "flow" in needs and scores.flow is None:
         texts = sample(bench.task.train, FLOW_TEXTS, bench.config.seed)
         length, batch = bench.config.model.max_length, bench.config.probing.batch_tokens

@@ -19,6 +19,7 @@ from probescale.tasks.sampling import sample
 from probescale.utils.progress import spinner
 
 BATCHES, MOST_TIMED = 5, 400  # batches and texts of the measurement
+MOST_TIMED_BLOCKS = 2  # of running text
 FORWARD_TOKENS = 2048  # per batch, where nothing is learned
 SHARE_OF_LAYERS = 0.75  # of a cut model's parameters: the rest are its embeddings
 
@@ -76,9 +77,11 @@ def _time_training(bench: Workbench, loaded: LoadedModel, batch_size: int, dropo
 def _draw_batches(bench: Workbench, loaded: LoadedModel, size: int) -> list[dict[str, Tensor]]:
     """Batches of similar length, as all passes have them, of random training texts."""
     count = min(size * BATCHES, MOST_TIMED)
+    if bench.situation.running_text:  # long inputs: one batch tells enough
+        count = size = min(size, MOST_TIMED_BLOCKS)
     texts = sample(bench.task.train, count, bench.config.seed)
     inputs = build_inputs(loaded.tokenizer, texts, bench.config.model.max_length)
-    order = inputs.tokens.by_length.tolist()
+    order = inputs.tokens.by_length.tolist()[:count]
     batches = []
     for first in range(0, len(order), size):
         batch = inputs.collate(loaded.tokenizer, [inputs[number] for number in order[first : first + size]])

@@ -15,6 +15,7 @@ from probescale.pipeline.evaluation import Evaluator, evaluate_others
 from probescale.pipeline.evidence import best_task_probe, probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
+from probescale.pipeline.removals import take_out_layers
 from probescale.pipeline.schedule import Schedule, make_schedule, refit, set_examples, show_schedule
 from probescale.pipeline.seals import INNER, mend, sealed
 from probescale.pipeline.tournament import Tournament, run_tournament
@@ -61,6 +62,9 @@ def _run(bench: Workbench, schedule: Schedule, phases: Phases, work: Path, share
     with phases.phase("training the original"):
         evaluator.training.best_probe = best_task_probe(bench, scores)
         original = evaluator.evaluate_original()
+    if "removals" in bench.needs:
+        with phases.phase("taking out layers"):
+            scores = take_out_layers(bench, evaluator.training.reload_original(), scores, work / "scores.json")
     planned = keep_choices(work / INNER / "planned_recipe.json", lambda: refit(schedule, bench, phases))
     bench = settle_tournament(without_pointless_tournament(bench.with_recipe(planned)))
     evaluator, tournament = evaluator.with_bench(bench), None
@@ -135,5 +139,7 @@ def prepare_shared(configs: Sequence[RunConfig], folder: Path) -> None:
         evaluator = Evaluator(bench, folder, ShrinkPlan())
         evaluator.training.best_probe = best_task_probe(bench, scores)
         original = evaluator.evaluate_original()
+        if "removals" in bench.with_config(everything).needs:
+            take_out_layers(bench, evaluator.training.reload_original(), scores, folder / "scores.json")
         evaluate_others(evaluator, original)
         evaluator.alternatives(original)

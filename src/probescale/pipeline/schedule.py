@@ -8,8 +8,10 @@ from pathlib import Path
 from probescale.config import RecoveryConfig, RunConfig
 from probescale.errors import UserError
 from probescale.pipeline.pace import Pace, measure_pace
+from probescale.pipeline.removals import CALIBRATION_TOKENS
 from probescale.pipeline.tournament_size import COST, FULL, count_tournament_texts, has_tournament
 from probescale.pipeline.workbench import Workbench
+from probescale.probing.lens import LENS_TOKENS
 from probescale.recovery.alternatives.frozen_encoder import MOST_TEXTS
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
 from probescale.recovery.recipe import Choices
@@ -25,6 +27,7 @@ FEWEST_PROBED, FEWEST_SAMPLE = 500, 200  # examples, where there is little time
 EFFORTS = (0.05, 3.0)  # least and most that is trained, in comparison with the usual amount
 
 
+BYTES_PER_TOKEN = 4  # of running text, about
 MOST_SLOWER = 3.0  # times; a machine whose pace changes more is not planned for
 
 
@@ -130,6 +133,8 @@ def set_examples(config: RunConfig, probed: int, sampled: int) -> RunConfig:
 
 def estimate_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str, float]:
     """Seconds of every phase, in the order of the work."""
+    if bench.situation.running_text:
+        return estimate_text_phases(bench, choices, pace)
     config, situation, layers = bench.config, bench.situation, bench.loaded.layers
     rows, dev = situation.labelled, len(bench.task.dev)
     probed, sampled = min(rows, config.probing.max_examples), min(rows, config.selection.sample)
@@ -156,6 +161,24 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str,
         count_available(config.recovery, situation, choices.augment) - rows, MOST_TEXTS
     )
     return phases | {"evaluation": FIXED_SECONDS + (encoded + 2 * dev) * pace.forward}
+
+
+def estimate_text_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str, float]:
+    """The same for running text, whose texts are blocks."""
+    situation, layers = bench.situation, bench.loaded.layers
+    read = count_read(bench.config.recovery, situation, choices)
+    answered = choices.texts or situation.unlabelled
+    dev = sum(len(text) for text in bench.task.dev.texts) / BYTES_PER_TOKEN / situation.tokens
+    calibration = CALIBRATION_TOKENS / situation.tokens * layers**2 / 12 if "drop_loss" in bench.strategies else 0
+    trained = choices.original_epochs * situation.unlabelled * pace.train
+    return {
+        "probing": LENS_TOKENS / situation.tokens * pace.forward,
+        "training the original": trained + (dev + answered * bench.config.recovery.distil) * pace.forward,
+        "taking out layers": calibration * pace.forward,
+        "training": read * pace.train_cut,
+        "comparison": (len(bench.strategies) - 1) * (read * pace.train_cut + dev * pace.forward),
+        "evaluation": FIXED_SECONDS + dev * pace.forward,
+    }
 
 
 def refit(schedule: Schedule, bench: Workbench, phases: Phases, per_text: float | None = None) -> Choices:
@@ -192,7 +215,7 @@ def fit_into(
     available = min(every, choices.texts or every)  # those that the teacher has answered
     most = count_read(settings, situation, choose_recipe(settings, situation, EFFORTS[1]))
     read = max(min(round(seconds / per_text), most), 1)
-    epochs = max(min(round(read / available), read // situation.labelled), 1)  # each reads all labelled texts
+    epochs = max(min(round(read / available), read // max(situation.labelled, 1)), 1)  # each reads all labelled texts
     texts = max(min(read // epochs, available), min(situation.labelled, available))
     return choices.model_copy(update={"epochs": epochs, "texts": None if texts >= every else texts})
 

@@ -18,13 +18,19 @@ from probescale.models.subsets import Subset, format_subset
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.folder import EVALUATED
 from probescale.pipeline.seals import INNER, TRACKED, TRAINING
-from probescale.pipeline.workbench import Workbench, match_teacher
+from probescale.pipeline.workbench import Workbench, load_token_teacher, match_teacher
 from probescale.recovery.fine_tuning import fine_tune, prepare_training
-from probescale.recovery.health import Health, check_original, check_subnetwork, logits_on
+from probescale.recovery.health import Health, check_subnetwork, check_trained
 from probescale.recovery.recipe import Choices, Recipe
 from probescale.recovery.result import ORIGINAL
 from probescale.recovery.short_training import ShortTraining, train_briefly
-from probescale.recovery.teacher import TeacherOutputs, load_teacher, record_teacher_outputs
+from probescale.recovery.teacher import (
+    WEIGHTS,
+    TeacherOutputs,
+    load_teacher,
+    record_teacher_outputs,
+    record_teacher_tokens,
+)
 from probescale.recovery.thresholds import set_thresholds
 from probescale.tasks.unlabelled import changed_copies, joined
 from probescale.utils.progress import console
@@ -88,8 +94,8 @@ class Training:
                 if error.field != "recovery.learning_rate" or given or nothing_left:
                     raise
                 continue  # this rate is too high; what was trained before is not lost
-            logits = logits_on(model, self.task.train, self.config.model.max_length)
-            health = check_original(logits, self.task.train, self.best_probe, recipe.class_weights)
+            length = self.config.model.max_length
+            health = check_trained(model, self.task.train, length, self.best_probe, recipe.class_weights)
             if best is None or health.learned or health.loss_share < best[2].loss_share:
                 best = model, losses, health
             if health.learned or recipe.epochs == 0:
@@ -104,16 +110,19 @@ class Training:
 
     def reload_original(self) -> LoadedModel:
         """The fine-tuned original again, after a run was interrupted: as it was recorded, or trained once more."""
-        recorded = self.shared / INNER / TEACHER
         recovery = self.config.recovery
+        recorded = self.shared / INNER / TEACHER
         if recovery.distil and recovery.start == "teacher" and recorded.exists():
-            original = load_teacher(self.loaded, recorded)
+            original = load_teacher(self.loaded, recorded) if (recorded / WEIGHTS).exists() else self.loaded
             self._set_thresholds(original)
             return original
         return self.train_original()[0]
 
     def _record_outputs(self, original: LoadedModel) -> None:
         recovery, length, names = self.config.recovery, self.config.model.max_length, self.task.train.names
+        if self.task.kind.unit == "token":
+            self._record_tokens(original)
+            return
         teacher, columns = original, None
         if recovery.teacher:
             order, kind = match_teacher(recovery.teacher, self.task), self.task.kind
@@ -144,6 +153,19 @@ class Training:
         if self.task.tuning is not None:
             macro, length = self.task.metric == "label_f1", self.config.model.max_length
             set_thresholds(model, self.task.tuning, macro=macro, max_length=length)
+
+    def _record_tokens(self, original: LoadedModel) -> None:
+        """The likeliest tokens of the original, or of another teacher with the same tokenizer."""
+        source = self.config.recovery.teacher
+        teacher = load_token_teacher(source, original) if source else original
+        record_teacher_tokens(
+            teacher,
+            self.task.train,
+            self.shared / INNER / TEACHER,
+            growing=self.shared / INNER / TRAINING / TEACHER,
+            texts=self.choices.texts,
+            max_length=self.config.model.max_length,
+        )
 
     # Subnetworks
 
@@ -245,8 +267,8 @@ class Training:
     @cached_property
     def source_model(self) -> LoadedModel:
         """What subnetworks are cut from: the fine-tuned original where it teaches them, else the pre-trained model."""
-        recovery = self.config.recovery
-        if not recovery.distil or recovery.start == "pretrained":
+        recovery, as_it_is = self.config.recovery, self.choices.original_epochs == 0 and self.loaded.head_is_trained
+        if not recovery.distil or recovery.start == "pretrained" or as_it_is:
             return self.loaded
         return load_teacher(self.loaded, self.shared / INNER / TEACHER)
 

@@ -130,6 +130,20 @@ def _complete(raw: dict[str, Any], assignments: Sequence[str]) -> dict[str, Any]
     for assignment in assignments:
         if assignment not in which_task:
             set_value(raw, assignment)
+    return _with_kind_defaults(raw)
+
+
+def _with_kind_defaults(raw: dict[str, Any]) -> dict[str, Any]:
+    """The same with the settings for which the kind of task has a default of its own, where nothing was given."""
+    task = raw.get("task")
+    kind = KINDS.get(str(task.get("kind"))) if isinstance(task, dict) else None
+    for key, value in kind.defaults.items() if kind else ():
+        *path, last = key.split(".")
+        section: Any = raw
+        for name in path:
+            section = section.setdefault(name, {}) if isinstance(section, dict) else None
+        if isinstance(section, dict):
+            section.setdefault(last, value)
     return raw
 
 
@@ -173,6 +187,7 @@ def _reader(probe: ProbeConfig) -> Callable[..., object]:
 def _check_together(config: RunConfig) -> None:
     """What shows only when all parts are read: labels that differ, too little data, an impossible budget."""
     task = config.task
+    find_kind(task.kind).check_run(config)
     data = [task.train, task.dev, task.bias, *(probe.data for probe in task.probes)]
     classes = 2
     if all(is_local(part.source) for part in data if part is not None):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,9 +32,11 @@ from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import Evidence
 from probescale.selection.result import Selection
 from probescale.selection.select import largest_k, select, select_subset
-from probescale.selection.strategies import STRATEGIES, Strategy
+from probescale.selection.strategies import STRATEGIES, Reads, Strategy
 from probescale.selection.structure import Structure
 from probescale.tasks.balance import find_dominant
+from probescale.tasks.documents import Documents
+from probescale.tasks.kinds import find_kind
 from probescale.tasks.label_matching import match_labels
 from probescale.tasks.notes import describe_data
 from probescale.tasks.task import Task, load_task
@@ -44,6 +46,7 @@ from probescale.utils.progress import console
 
 USUAL_TIMES_SMALLER = 5.0
 COUNTED_TEXTS = 500  # whose tokens are counted, to know how long texts are
+FEWEST_BLOCKS = 4  # of running text
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ class Workbench:
     @cached_property
     def situation(self) -> Situation:
         """What a recipe is chosen by."""
+        if self.task.kind.unit == "token":
+            return self._situation_of_text()
         texts = joined(self.task.train, self.task.unlabelled)
         some = texts.take(np.unique(np.linspace(0, len(texts) - 1, COUNTED_TEXTS).astype(int)).tolist())
         lengths = build_inputs(self.loaded.tokenizer, some, self.config.model.max_length).tokens.lengths
@@ -78,6 +83,29 @@ class Workbench:
             already_trained=self.loaded.head_is_trained,
             times_smaller=self.times_smaller,
             rare_labels=self.task.metric in ("f1", "macro_f1") and find_dominant(self.task.train) is not None,
+        )
+
+    def _situation_of_text(self) -> Situation:
+        """The same for running text, whose inputs are blocks."""
+        train = cast("Documents", self.task.train)
+        blocks = build_inputs(self.loaded.tokenizer, train, self.config.model.max_length)
+        tokens = int(blocks.tokens.lengths.sum())
+        if train.chats is None and tokens < FEWEST_BLOCKS * self.config.model.max_length:
+            raise UserError(
+                f"train has {tokens:,} tokens, which are less than {FEWEST_BLOCKS} blocks of "
+                f"{self.config.model.max_length}",
+                field="task.train",
+                hint="give more text, or shorter blocks: model.max_length",
+            )
+        return Situation(
+            hidden_size=self.loaded.model.config.hidden_size,
+            rate_factor=self.loaded.family.learning_rate_factor,
+            labelled=0,
+            unlabelled=len(blocks),
+            tokens=float(blocks.tokens.lengths.mean()),
+            already_trained=not self.config.recovery.original.retrain,
+            times_smaller=self.times_smaller,
+            running_text=True,
         )
 
     @property
@@ -113,6 +141,11 @@ class Workbench:
     def strategies(self) -> list[str]:
         """The run's own strategy, then those it is compared with."""
         return list(dict.fromkeys((self.config.selection.strategy, *self.config.compared_strategies)))
+
+    @property
+    def needs(self) -> set[Reads]:
+        """Everything that is measured before the strategies can choose."""
+        return set[Reads]().union(*(STRATEGIES[name].needs for name in self.strategies))
 
     def constraints(self, parameters: Parameters) -> Constraints:
         """Budget and structure for subnetworks whose parts have these sizes."""
@@ -191,6 +224,7 @@ def prepare(config: RunConfig, validation: float | None = None) -> Workbench:
 
     `validation`: the share of train that is held out, to decide on.
     """
+    find_kind(config.task.kind).check_run(config)
     task = load_task(config.task, config.seed)
     for note in describe_data(task):
         console.print(f"note: {note}", soft_wrap=True)
@@ -204,6 +238,8 @@ def prepare(config: RunConfig, validation: float | None = None) -> Workbench:
     if config.recovery.distil and config.recovery.teacher:
         _check_teacher(config.recovery, task)
     task, loaded = _load_model(config, task)
+    if task.kind.own_head and config.recovery.distil and config.recovery.teacher:
+        load_token_teacher(config.recovery.teacher, loaded)
     _check_poolings(config, loaded)
     record = provenance(loaded, task, config.seed)
     task = task.with_validation(validation, config.seed) if validation else task
@@ -213,8 +249,8 @@ def prepare(config: RunConfig, validation: float | None = None) -> Workbench:
 def _load_model(config: RunConfig, task: Task, field: str = "model.source") -> tuple[Task, LoadedModel]:
     """The model, with its own head where it was fine-tuned for these labels; and the task, in that order of labels."""
     model, kind = config.model, task.kind
-    names, called = None, "the model" if field == "model.source" else model.source
-    if not config.recovery.original.retrain:
+    names, called = () if kind.own_head else None, "the model" if field == "model.source" else model.source
+    if not kind.own_head and not config.recovery.original.retrain:
         labels = read_trained_labels(model.source, model.revision, kind.head, kind.problem_type, field=field)
         names = labels and (match_labels(labels, task.train.names) if kind.named else ())
         if labels and names is None:
@@ -255,9 +291,24 @@ def match_teacher(source: str, task: Task) -> tuple[str, ...]:
     return names
 
 
+def load_token_teacher(source: str, student: LoadedModel) -> LoadedModel:
+    """Another generative model, from whose likeliest tokens subnetworks learn."""
+    field = "recovery.teacher"
+    teacher = load_classifier(source, None, (), 0, head="lm", keep_head=True, field=field)
+    if teacher.tokenizer.get_vocab() != student.tokenizer.get_vocab():
+        raise UserError(
+            f"{source} has another tokenizer than {student.source}: its tokens mean something else",
+            field=field,
+            hint="give a model of the same family, or leave it out",
+        )
+    return teacher
+
+
 def _check_teacher(settings: RecoveryConfig, task: Task) -> None:
     """Refuse a teacher that does not fit, before anything is trained."""
     assert settings.teacher
+    if task.kind.own_head:
+        return  # its tokenizer is compared once the model is loaded
     match_teacher(settings.teacher, task)
     if settings.states or settings.healing:
         raise UserError(

@@ -14,13 +14,15 @@ from probescale.models.loading import LoadedModel
 from probescale.probing.cache import Features, Store
 from probescale.probing.controls import with_random_weights
 from probescale.probing.fitting import LabelledRows, PropertyScores, score_property
+from probescale.probing.lens import probe_next_token
 from probescale.probing.parts import check_parts, split_parts
 from probescale.probing.represent import PassSettings, Request, represent
 from probescale.probing.results import combine_draws
-from probescale.probing.scores import ProbeScores
+from probescale.probing.scores import ProbeResult, ProbeScores
 from probescale.probing.sites import list_sites
 from probescale.probing.targets import ProbeLabels
 from probescale.tasks.data import Data
+from probescale.tasks.documents import Documents
 from probescale.tasks.sampling import sample_units
 from probescale.tasks.task import Task
 
@@ -28,12 +30,14 @@ from probescale.tasks.task import Task
 def probe(loaded: LoadedModel, task: Task, config: RunConfig, provenance: dict[str, Any] | None = None) -> ProbeScores:
     """Scores V_{p,l} for every property p and layer l, measured inside the training set."""
     random, proof = with_random_weights(loaded, config.seed) if config.probing.random_weights else (None, None)
-    scores: dict[str, list[PropertyScores]] = {prop.name: [] for prop in config.task.probes}
-    random_scores: dict[str, list[PropertyScores]] = {prop.name: [] for prop in config.task.probes}
+    lenses = {prop.name: _look_ahead(loaded, random, task, config, prop) for prop in next_token_probes(task, config)}
+    properties = labelled_probes(task, config)
+    scores: dict[str, list[PropertyScores]] = {prop.name: [] for prop in properties}
+    random_scores: dict[str, list[PropertyScores]] = {prop.name: [] for prop in properties}
     with Store.open(keep=config.probing.cache) as store:
         prober = _ModelProber(loaded, task, config, store)
         random_prober = _ModelProber(random, task, config, store, random_weights=True) if random else None
-        for seed in range(config.seed, config.seed + config.probing.seeds):
+        for seed in range(config.seed, config.seed + config.probing.seeds) if properties else ():
             for name, drawn in prober.score(seed).items():
                 scores[name].append(drawn)
             for name, drawn in random_prober.score(seed).items() if random_prober else ():
@@ -42,7 +46,8 @@ def probe(loaded: LoadedModel, task: Task, config: RunConfig, provenance: dict[s
     return ProbeScores(
         task=task.name,
         layers=loaded.layers,
-        probes={
+        probes=lenses
+        | {
             name: combine_draws(draws, random_scores[name], weights[name], metric, loaded.layers)
             for name, draws in scores.items()
         },
@@ -50,6 +55,33 @@ def probe(loaded: LoadedModel, task: Task, config: RunConfig, provenance: dict[s
         parameters=count_parameters(loaded.model, loaded.family),
         random_weights=proof and {"matrices": proof.matrices, "largest_correlation": proof.largest_correlation},
         provenance=provenance or {},
+    )
+
+
+def next_token_probes(task: Task, config: RunConfig) -> list[ProbeConfig]:
+    """Probes of a generative task without data of their own: their property is the next token."""
+    own = isinstance(task.train, Documents)
+    return [prop for prop in config.task.probes if own and prop.data is None and prop.property is None]
+
+
+def labelled_probes(task: Task, config: RunConfig) -> list[ProbeConfig]:
+    """All other probes: their data have labels."""
+    ahead = next_token_probes(task, config)
+    return [prop for prop in config.task.probes if prop not in ahead]
+
+
+def _look_ahead(
+    loaded: LoadedModel, random: LoadedModel | None, task: Task, config: RunConfig, prop: ProbeConfig
+) -> ProbeResult:
+    """What layers know of the next token; beside it, what those of a model with random weights know."""
+    assert isinstance(task.train, Documents)
+    options = {"weight": config.task.probe_weights()[prop.name], "length": config.model.max_length, "seed": config.seed}
+    options["metric"] = "accuracy" if config.relevance.metric == "accuracy" else "information"
+    found = probe_next_token(loaded, task.train, **options)
+    if random is None:
+        return found
+    return found.model_copy(
+        update={"random_weights": probe_next_token(random, task.train, **options).measures["accuracy"]}
     )
 
 
@@ -65,7 +97,7 @@ class _ModelProber:
 
     def score(self, seed: int) -> dict[str, PropertyScores]:
         """Scores of every property on the data that the seed draws."""
-        probing, properties = self.config.probing, self.config.task.probes
+        probing, properties = self.config.probing, labelled_probes(self.task, self.config)
         if self.random_weights:
             reduced = {"selectivity": False, "code_length": False, "granularity": ("layer",)}
             probing = probing.model_copy(update=reduced)
@@ -121,6 +153,8 @@ def read_labels(data: Data, inputs: np.ndarray, words: np.ndarray) -> tuple[Prob
 def check_probes(task: Task, config: RunConfig) -> None:
     """UserError, before any work, for a probe whose data cannot be split or whose metric is not defined."""
     for number, prop in enumerate(config.task.probes):
+        if prop in next_token_probes(task, config):
+            continue
         data = sample_probe_data(task, prop, config.probing.max_examples, config.seed)
         target, groups = read_labels(data, *data.units)
         check_parts(prop.name, target, split_parts(target, groups, config.probing.validation, config.seed), groups)

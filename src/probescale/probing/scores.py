@@ -85,6 +85,26 @@ class Flow(BaseModel):
     texts: int
 
 
+class Removals(Record):
+    """Layers in the order in which they are taken out, always the one without which the task's loss is lowest."""
+
+    before: float  # loss of the whole model on the calibration data
+    rows: int  # calibration inputs: texts, or blocks of running text
+    order: tuple[int, ...] = ()
+    losses: tuple[float, ...] = ()  # after each of them was taken out
+    passes: float = 0.0  # cost, in passes of the calibration data through the full model
+
+    def with_step(self, layer: int, loss: float, passes: float) -> Removals:
+        """The same with one more layer taken out."""
+        return Removals(
+            before=self.before,
+            rows=self.rows,
+            order=(*self.order, layer),
+            losses=(*self.losses, loss),
+            passes=round(self.passes + passes, 3),
+        )
+
+
 class ProbeScores(Record):
     """All probes of one model and task. Saved as scores.json."""
 
@@ -95,6 +115,7 @@ class ProbeScores(Record):
     parameters: Parameters | None = None  # of the model, so that a budget can be applied later
     flow: Flow | None = None
     subnetworks: SubnetworkScores | None = None
+    removals: Removals | None = None
     random_weights: dict[str, float] | None = None  # proof that the baseline of this name is random
     weights_from: str = ""  # the measured figures that the weights were fitted to; empty: weights as given
     provenance: dict[str, Any] = Field(default_factory=dict)

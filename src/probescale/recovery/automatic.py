@@ -29,6 +29,11 @@ TOKENS = 2_200_000  # read by a subnetwork, all epochs together
 STEPS = (2000, 4000)  # but at least and at most
 MOST_EPOCHS = 8
 MOST_HASTE = 2.5  # times the usual rate, for a training with few steps
+# Running text, for generative models
+HEALING_TOKENS = 1_000_000  # read by a cut model, all epochs together
+MOST_READINGS = 4  # of the same text: more adds little (Muennighoff et al., 2305.16264)
+TOKENS_PER_STEP = 2048
+RATE_OF_TEXT = 3e-4  # at WIDTH
 ENOUGH_TEXTS, MOST_COPIES = 20_000, 9  # where there are fewer texts, changed copies are added
 
 
@@ -44,10 +49,13 @@ class Situation:
     already_trained: bool = False  # the model was fine-tuned for these labels
     times_smaller: float = 5.0  # the budget: how many times fewer parameters a subnetwork has
     rare_labels: bool = False  # nearly all rows have one label, and the metric is about the others
+    running_text: bool = False  # texts are blocks of it, and what follows in them is the label
 
 
 def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float = 1.0) -> Choices:
     """Every value that the settings leave open. `effort`: how much to train, in comparison with the usual amount."""
+    if situation.running_text:
+        return _choose_for_text(settings, situation, effort)
     distil = settings.distil
     copies = _copies(situation.labelled + situation.unlabelled) if distil else 0
     copies = copies if settings.augment == "auto" else settings.augment
@@ -80,7 +88,7 @@ def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float 
 def count_available(settings: RecoveryConfig, situation: Situation, copies: int) -> int:
     """Texts that a subnetwork can learn from: without a teacher, only those with labels."""
     texts = situation.labelled + situation.unlabelled
-    return texts * (1 + copies) if settings.distil else situation.labelled
+    return texts * (1 + copies) if settings.distil or situation.running_text else situation.labelled
 
 
 def count_read(settings: RecoveryConfig, situation: Situation, choices: Choices) -> int:
@@ -88,6 +96,29 @@ def count_read(settings: RecoveryConfig, situation: Situation, choices: Choices)
     available = count_available(settings, situation, choices.augment)
     per_epoch = available if choices.texts is None else max(min(choices.texts, available), situation.labelled)
     return choices.epochs * per_epoch
+
+
+def _choose_for_text(settings: RecoveryConfig, situation: Situation, effort: float) -> Choices:
+    """Blocks of running text: the original is used as it is, or trained on the same text where that is asked for."""
+    batch = _value(settings.batch_size, max(round(TOKENS_PER_STEP / situation.tokens), 1))
+    wanted = max(round(effort * HEALING_TOKENS / situation.tokens), 1)
+    epochs = min(max(round(wanted / situation.unlabelled), 1), MOST_READINGS)
+    per_epoch = max(wanted // epochs, 1)
+    epochs, per_epoch = (epochs, per_epoch) if settings.epochs == "auto" else (settings.epochs, situation.unlabelled)
+    texts = _value(settings.texts, per_epoch)
+    own = settings.original
+    return Choices(
+        epochs=epochs,
+        learning_rate=_value(settings.learning_rate, _rate(RATE_OF_TEXT, situation)),
+        texts=None if texts >= situation.unlabelled else texts,
+        batch_size=batch,
+        dropout=_dropout(settings, 0.0),
+        augment=0,
+        original_epochs=_value(own.epochs, 0 if situation.already_trained else 1),
+        original_learning_rate=_value(own.learning_rate, _rate(RATE_OF_TEXT / 4, situation)),
+        original_batch_size=_value(own.batch_size, batch),
+        original_dropout=_dropout(settings, 0.0),
+    )
 
 
 def _of_original(settings: RecoveryConfig, situation: Situation, effort: float) -> dict[str, Any]:

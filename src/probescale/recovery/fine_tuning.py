@@ -8,6 +8,7 @@ from pathlib import Path
 from probescale.models.loading import LoadedModel, compute_fingerprint
 from probescale.models.subsets import Subset
 from probescale.recovery.checkpoints import find_newest
+from probescale.recovery.inputs import TextInputs
 from probescale.recovery.label_scale import LabelScale
 from probescale.recovery.recipe import Recipe
 from probescale.recovery.teacher import TeacherOutputs
@@ -69,7 +70,8 @@ def prepare_training(
 ) -> tuple[TrainingSet, LabelScale]:
     """What the recipe learns from, without what it holds out; and the scale that labels are learned in."""
     learned, scale = build_training_set(loaded, data, recipe, max_length, teacher, kept)
-    return learned.limit(recipe.texts, len(data)).hold_out(data, recipe.validation, seed), scale
+    labelled = 0 if isinstance(learned.inputs, TextInputs) else len(data)  # any block of running text can be left out
+    return learned.limit(recipe.texts, labelled).hold_out(data, recipe.validation, seed), scale
 
 
 def _heal(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> None:

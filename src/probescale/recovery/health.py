@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,16 +11,19 @@ from torch import Tensor
 
 from probescale.config import ClassWeights
 from probescale.models.loading import LoadedModel
+from probescale.models.packing import pack
+from probescale.recovery.inputs import TextInputs, build_inputs
 from probescale.recovery.label_scale import LabelScale
 from probescale.recovery.objective import Objective, has_label
 from probescale.recovery.predict import compute_logits
 from probescale.recovery.training_set import TrainingSet
 from probescale.tasks.balance import weigh_classes
 from probescale.tasks.data import Data
+from probescale.tasks.documents import Documents
 from probescale.tasks.kinds import find_kind
 from probescale.utils.distributed import run_on_all
 
-CHECKED_TEXTS = 1000
+CHECKED_TEXTS, CHECKED_BLOCKS = 1000, 8  # of labelled texts, of running text
 HALFWAY = {"largest_loss": 0.6, "smallest_gain": 0.5}  # of a Health, where there is a teacher
 BELOW_PROBE = 0.03  # a fine-tuned model answers its own training texts better than a linear probe answers new ones
 
@@ -56,6 +60,27 @@ class Health:
         return ", ".join(parts)
 
 
+def check_trained(
+    loaded: LoadedModel, train: Data, max_length: int, best_probe: float | None, class_weights: ClassWeights
+) -> Health:
+    """The health of the original by its answers to what it learned from."""
+    if isinstance(train, Documents):
+        inputs = TextInputs.from_blocks(pack(loaded.tokenizer, train, max_length))
+        return check_tokens(loaded, inputs, range(len(inputs)), 0)
+    return check_original(logits_on(loaded, train, max_length), train, best_probe, class_weights)
+
+
+def check_tokens(loaded: LoadedModel, inputs: TextInputs, used: Sequence[int], seed: int) -> Health:
+    """The health of a generative model: its predictions against those of token frequencies alone."""
+    drawn = np.random.default_rng(seed).permutation(np.asarray(used))[:CHECKED_BLOCKS]
+    values = compute_logits(loaded, inputs, only=drawn.tolist(), title="checking")
+    answered = ~np.isnan(values[:, 0])
+    shares = np.bincount(inputs.blocks.targets[answered]) / answered.sum()
+    frequencies = -float((shares[shares > 0] * np.log(shares[shares > 0])).sum())
+    nats, right, _ = values[answered].mean(0)
+    return Health(float(right), float(shares.max()), float(nats) / max(frequencies, 1e-9))
+
+
 def check_original(
     logits: np.ndarray, train: Data, best_probe: float | None, class_weights: ClassWeights = "none"
 ) -> Health:
@@ -79,6 +104,8 @@ def check_subnetwork(loaded: LoadedModel, learned: TrainingSet, seed: int, scale
     on half of what a constant predictor gets wrong, or comes halfway near in its probabilities, has learned.
     `scale`: in which the set has its labels.
     """
+    if isinstance(learned.inputs, TextInputs):
+        return check_tokens(loaded, learned.inputs, learned.used, seed)
     drawn = np.random.default_rng(seed).permutation(np.asarray(learned.used))[:CHECKED_TEXTS]
     some = replace(learned, held_out=sorted(drawn.tolist()))
     logits, rows = run_on_all(_held_out_logits, loaded, some)
@@ -120,6 +147,4 @@ def _held_out_logits(loaded: LoadedModel, data: TrainingSet) -> tuple[Tensor, Te
 
 def logits_on(loaded: LoadedModel, train: Data, max_length: int) -> np.ndarray:
     """The logits of a model on the rows of train, where no teacher has answered them."""
-    from probescale.recovery.inputs import build_inputs
-
     return compute_logits(loaded, build_inputs(loaded.tokenizer, train, max_length), title="checking the original")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from probescale.recovery.likeliest_tokens import LikeliestTokens
 from probescale.tasks.kinds.losses import CrossEntropy, Loss
 
 
@@ -17,7 +18,7 @@ class Objective:
     labels: Tensor  # (rows,) or (rows, columns); NaN: no label
     criterion: Loss = field(default_factory=CrossEntropy)  # of the kind of task
     class_weights: Tensor | None = None  # (classes,) of the loss on labels; None: all 1
-    teacher_logits: Tensor | None = None  # (rows, classes); NaN: the teacher did not see the row
+    teacher_logits: Tensor | LikeliestTokens | None = None  # (rows, columns); NaN: the teacher did not see the row
     teacher_share: float = 1.0  # of the teacher's part in the loss of a row that has a label, too
     temperature: float = 1.0
     output_weight: float = 1.0  # of the loss on labels and teacher's logits
@@ -28,15 +29,16 @@ class Objective:
         """The mean loss on labels and teacher's logits, over the rows that have either."""
         rows = rows.cpu()
         labels = self.labels[rows].to(logits.device)
-        labelled, hard = has_label(labels), self.weigh(labels) * self.criterion.of_labels(logits, labels)
-        weights, losses = labelled.float(), hard
-        if self.teacher_logits is not None:
+        labelled = has_label(labels)
+        if self.teacher_logits is None:
+            weights, losses = labelled.float(), self.weigh(labels) * self.criterion.of_labels(logits, labels)
+        else:
             targets = self.teacher_logits[rows].to(logits.device)
             taught = ~targets.isnan().any(-1)
             share = taught.float() * torch.where(labelled, self.teacher_share, 1.0)
             weights = (taught | labelled).float()
-            soft = self.criterion.of_teacher(logits, targets.nan_to_num(), self.temperature)
-            losses = (1 - share) * hard + share * soft
+            hard, soft = self.criterion.of_both(logits, labels, targets.nan_to_num(), self.temperature)
+            losses = (1 - share) * self.weigh(labels) * hard + share * soft
         return (weights * losses).sum() / weights.sum().clamp(min=1)
 
     def constant_logits(self, logits: Tensor, rows: Tensor) -> Tensor:

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from probescale.models.batching import batches_by_tokens
-from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import BatchSplitter
-from probescale.recovery.inputs import Inputs, build_inputs, select_model_fields
+from probescale.recovery.inputs import Inputs, build_inputs, forward
 from probescale.recovery.states import capture_states, mean_over_tokens
 from probescale.tasks.data import Data
 from probescale.tasks.kinds import find_kind
@@ -23,12 +22,10 @@ from probescale.utils.progress import progress
 Part = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]  # inputs, rows, logits, states
 
 
-def predict(
-    loaded: LoadedModel, data: Data, *, max_length: int = 128, batch_tokens: int = 2048, title: str = "evaluating"
-) -> np.ndarray:
+def predict(loaded: LoadedModel, data: Data, *, max_length: int = 128, title: str = "evaluating") -> np.ndarray:
     """(inputs,) the prediction for every input, decoded by the kind of task."""
     inputs = build_inputs(loaded.tokenizer, data, max_length)
-    logits = compute_logits(loaded, inputs, batch_tokens=batch_tokens, title=title)
+    logits = compute_logits(loaded, inputs, title=title)
     return find_kind(data.kind).decode(logits, inputs.starts)
 
 
@@ -36,18 +33,20 @@ def compute_logits(
     loaded: LoadedModel,
     inputs: Inputs,
     *,
-    batch_tokens: int = 2048,
+    batch_tokens: int | None = None,
     title: str = "evaluating",
     only: Sequence[int] | None = None,
     receive: Callable[[np.ndarray, np.ndarray], None] | None = None,
 ) -> np.ndarray:
-    """(rows, classes): the logits of every row; NaN for words beyond the length limit, and for inputs not in `only`.
+    """(rows, columns): the logits of every row, or what the inputs keep of them.
+
+    NaN for words beyond the length limit, and for inputs not in `only`.
 
     `receive(numbers of inputs, states)` gets each layer's mean over the tokens, (inputs, layers, hidden).
     """
     move_to_own_device(loaded.model)
-    tokens, classes = inputs.tokens, len(loaded.model.config.id2label or ())
-    result = np.full((inputs.rows, classes), np.nan, np.float32)
+    tokens, batch_tokens = inputs.tokens, batch_tokens or inputs.batch_tokens(loaded.model.config.vocab_size)
+    result = np.full((inputs.rows, inputs.count_columns(loaded.model)), np.nan, np.float32)
     order = tokens.by_length if only is None else tokens.by_length[np.isin(tokens.by_length, only)]
     batches = (order[here] for here in batches_by_tokens(tokens.lengths[order], batch_tokens))
     blocks = list(loaded.family.layers(loaded.model)) if receive else []
@@ -74,21 +73,6 @@ def _batch(
 def _part(loaded: LoadedModel, inputs: Inputs, captured: list[Tensor], numbers: np.ndarray) -> Part:
     """The inputs' numbers, their rows, the logits, and the states if they are captured."""
     logits, batch = forward(loaded.model, inputs.collate(loaded.tokenizer, [inputs[int(number)] for number in numbers]))
-    logits, rows = select_rows(loaded.family, logits, batch)
+    logits, rows = inputs.read(loaded.family, logits, batch)
     states = mean_over_tokens(captured, batch["attention_mask"]).float().cpu().numpy() if captured else None
     return numbers, rows.cpu().numpy(), logits.float().cpu().numpy(), states
-
-
-def forward(model: torch.nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    """The logits of a batch, and the batch on the model's device."""
-    device = next(model.parameters()).device
-    batch = {name: tensor.to(device) for name, tensor in batch.items()}
-    return model(**select_model_fields(batch)).logits, batch
-
-
-def select_rows(family: Family, logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """(rows, classes) logits, and the numbers of these rows, from the output for a batch."""
-    rows = batch["rows"]
-    if rows.ndim == 2:  # one row per token
-        return logits[rows >= 0], rows[rows >= 0]
-    return family.sentence_logits(logits, batch["attention_mask"]), rows

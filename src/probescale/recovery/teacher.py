@@ -14,7 +14,8 @@ from safetensors.torch import load_model, save_model
 
 from probescale.models.loading import LoadedModel, compute_fingerprint
 from probescale.models.subsets import Subset
-from probescale.recovery.inputs import Inputs, build_inputs
+from probescale.recovery.inputs import Inputs, TextInputs, build_inputs
+from probescale.recovery.likeliest_tokens import IDS, LikeliestTokens, record_likeliest_tokens
 from probescale.recovery.predict import compute_logits
 from probescale.tasks.data import Data
 from probescale.tasks.unlabelled import joined
@@ -31,10 +32,13 @@ class TeacherOutputs:
     unlabelled: Data | None
     logits: np.ndarray  # (rows, classes); NaN for words beyond the length limit
     states: np.ndarray | None  # (inputs, layers, hidden), means over the tokens
+    likeliest: LikeliestTokens | None = None  # of running text, in the place of logits
 
     @classmethod
     def load(cls, folder: Path, unlabelled: Data | None) -> TeacherOutputs:
         """Outputs that `record_teacher_outputs` wrote for the same unlabelled data."""
+        if (folder / IDS).exists():
+            return cls(unlabelled, np.zeros((0, 0), np.float32), None, LikeliestTokens.load(folder))
         path = folder / STATES
         states = np.load(path, mmap_mode="r") if path.exists() else None
         return cls(unlabelled, np.load(folder / LOGITS), states)
@@ -56,7 +60,6 @@ def record_teacher_outputs(
     weights: LoadedModel | None = None,
     columns: Sequence[int] | None = None,
     max_length: int = 128,
-    batch_tokens: int = 2048,
 ) -> TeacherOutputs:
     """Run the teacher on all inputs and write its logits to a folder; on request also its states.
 
@@ -65,12 +68,29 @@ def record_teacher_outputs(
     """
     inputs = build_inputs(teacher.tokenizer, joined(train, unlabelled), max_length)
     with atomic_folder(folder) as partial:
-        run_on_all(_run_teacher, teacher, inputs, partial, states=states, batch_tokens=batch_tokens)
+        run_on_all(_run_teacher, teacher, inputs, partial, states=states)
         if columns is not None:
             np.save(partial / LOGITS, np.load(partial / LOGITS)[:, list(columns)])
         if weights:
             save_model(weights.model, str(partial / WEIGHTS))
     return TeacherOutputs.load(folder, unlabelled)
+
+
+def record_teacher_tokens(
+    teacher: LoadedModel, train: Data, folder: Path, *, growing: Path, texts: int | None, max_length: int
+) -> TeacherOutputs:
+    """Run the teacher on blocks of running text and write its likeliest tokens to a folder.
+
+    `growing`: where they stand until they are complete; the same call resumes. `texts`: at most this many blocks.
+    """
+    inputs = build_inputs(teacher.tokenizer, train, max_length)
+    assert isinstance(inputs, TextInputs)
+    record_likeliest_tokens(teacher, inputs, growing, blocks=min(texts or len(inputs), len(inputs)))
+    with atomic_folder(folder) as partial:
+        for path in growing.iterdir():
+            path.rename(partial / path.name)
+    growing.rmdir()
+    return TeacherOutputs.load(folder, None)
 
 
 def load_teacher(untrained: LoadedModel, folder: Path) -> LoadedModel:
@@ -81,11 +101,10 @@ def load_teacher(untrained: LoadedModel, folder: Path) -> LoadedModel:
     return teacher
 
 
-def _run_teacher(teacher: LoadedModel, inputs: Inputs, folder: Path, *, states: bool, batch_tokens: int) -> None:
+def _run_teacher(teacher: LoadedModel, inputs: Inputs, folder: Path, *, states: bool) -> None:
     shape = (len(inputs), teacher.layers, teacher.model.config.hidden_size)
-    options = {"batch_tokens": batch_tokens, "title": "running the teacher"}
     with _array_file(folder / STATES if states and is_main_process() else Path(os.devnull), shape) as receive:
-        logits = compute_logits(teacher, inputs, receive=receive if states else None, **options)
+        logits = compute_logits(teacher, inputs, receive=receive if states else None, title="running the teacher")
     if is_main_process():
         np.save(folder / LOGITS, logits)
 

@@ -18,8 +18,7 @@ from probescale.errors import UserError
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import BatchSplitter
 from probescale.models.precision import choose_precision
-from probescale.recovery.inputs import select_model_fields
-from probescale.recovery.predict import select_rows
+from probescale.recovery.inputs import select_model_fields, select_rows
 from probescale.recovery.recipe import Recipe
 from probescale.recovery.states import mean_over_tokens
 from probescale.recovery.training_set import TrainingSet

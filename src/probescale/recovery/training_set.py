@@ -11,8 +11,9 @@ from torch import Tensor
 
 from probescale.models.loading import LoadedModel
 from probescale.models.subsets import Subset
-from probescale.recovery.inputs import Inputs, build_inputs
+from probescale.recovery.inputs import Inputs, TextInputs, build_inputs
 from probescale.recovery.label_scale import LabelScale, fit_label_scale
+from probescale.recovery.likeliest_tokens import LikeliestTokens
 from probescale.recovery.objective import Objective
 from probescale.recovery.predict import compute_logits
 from probescale.recovery.recipe import Recipe
@@ -37,7 +38,8 @@ class TrainingSet:
         """The same set with a share of its labelled inputs held out; `data` has their labels."""
         if not share:
             return self
-        _, held_out = split_rows(data.classes, share, seed)
+        classes = data.classes if len(data) == len(self.inputs) else [0] * len(self.inputs)  # blocks of text have none
+        _, held_out = split_rows(classes, share, seed)
         excluded = set(held_out)
         return replace(self, used=[number for number in self.used if number not in excluded], held_out=held_out)
 
@@ -54,6 +56,8 @@ class TrainingSet:
 
     def held_out_loss(self, loaded: LoadedModel) -> float:
         """The model's loss on the labels of the held-out inputs."""
+        if isinstance(self.inputs, TextInputs):
+            return float(np.nanmean(compute_logits(loaded, self.inputs, only=self.held_out, title="validating")[:, 0]))
         return replace(self.objective, teacher_logits=None).loss(*self.held_out_logits(loaded)).item()
 
 
@@ -73,18 +77,21 @@ def build_training_set(
     inputs = build_inputs(loaded.tokenizer, joined(train, teacher.unlabelled if teacher else None), max_length, only)
     kind, known = find_kind(train.kind), train.row_labels
     scale = fit_label_scale(known, loaded.model) if kind.standardised else LabelScale()
-    labels = np.full((inputs.rows, *known.shape[1:]), np.nan, np.float32)  # unlabelled inputs come last
-    labels[: len(known)] = scale.standardise(known)
     states = teacher.states_for(kept) if teacher and kept and (recipe.states or recipe.healing) else None
     weights = weigh_classes(train, recipe.class_weights)
     objective = Objective(
-        labels=torch.from_numpy(labels),
+        labels=torch.from_numpy(inputs.labels(scale.standardise(known))),
         criterion=kind.loss,
         class_weights=None if weights is None else torch.from_numpy(weights.astype(np.float32)),
-        teacher_logits=torch.from_numpy(scale.standardise(teacher.logits)) if teacher else None,
+        teacher_logits=_as_targets(teacher, scale) if teacher else None,
         teacher_share=recipe.soft,
         temperature=recipe.temperature,
         states=None if states is None else torch.from_numpy(states),
         state_weight=recipe.states,
     )
     return TrainingSet(inputs, objective, range(len(inputs))), scale
+
+
+def _as_targets(teacher: TeacherOutputs, scale: LabelScale) -> Tensor | LikeliestTokens:
+    """The teacher's logits in the scale that labels are learned in; likeliest tokens stay on disk."""
+    return teacher.likeliest or torch.from_numpy(scale.standardise(teacher.logits))

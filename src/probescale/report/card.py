@@ -15,6 +15,7 @@ from probescale.report.table import Table
 from probescale.report.tables import measured_cells
 from probescale.report.usage import usage
 from probescale.report.verdict import verdict_markdown
+from probescale.tasks.metrics import METRICS
 from probescale.tasks.task import Task
 from probescale.utils.sources import is_local, local_path
 
@@ -112,6 +113,8 @@ def _table(result: RunResult) -> Table:
     models = {"original, fine-tuned on the labels": result.original, "this model": result.subnetwork}
     models |= result.other_models
     models |= {other.name: other for other in result.alternatives}
-    rows = tuple((name, f"{model.params:,}", *measured_cells(model)) for name, model in models.items())
+    rows = tuple(
+        (name, f"{model.params:,}", *measured_cells(model, METRICS[result.metric])) for name, model in models.items()
+    )
     table = Table("", header, rows, frozenset({1}))
     return table if has_retention(result) else table.without("retention")

@@ -13,6 +13,7 @@ from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
 from probescale.recovery.smallest import SmallestSearch
 from probescale.selection.result import Selection
+from probescale.tasks.metrics import METRICS
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class RunFindings:
         decided = self.result.subnetwork.validation
         size = (
             f"The size was decided on a part of train that nothing learned from, where this model reaches "
-            f"{100 * decided:.2f}. "
+            f"{METRICS[self.result.metric].show(decided)}. "
             if decided is not None
             else ""
         )

@@ -9,6 +9,7 @@ from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.findings import RunFindings
+from probescale.report.phrases import show_value
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table
@@ -64,7 +65,7 @@ def _summary(selection: Selection, result: RunResult) -> str:
         f"Layers {format_layers(selection.kept)} were kept and {format_layers(selection.dropped) or 'none'} dropped "
         f"({selection.strategy}, budget {selection.budget}). The subnetwork has {small.params:,} of "
         f"{result.original.params:,} parameters ({small.ratio_total:.1%}); on {escape_markdown(result.split)}, "
-        f"{result.metric.replace('_', ' ')} is {100 * small.value:.2f}."
+        f"{result.metric.replace('_', ' ')} is {show_value(result, small.value, 2)}."
     )
 
 

@@ -13,6 +13,11 @@ def name_metric(result: RunResult) -> str:
     return result.metric.replace("_", " ")
 
 
+def show_value(result: RunResult, value: float, digits: int = 1) -> str:
+    """A value of the run's metric as people read it."""
+    return METRICS[result.metric].show(value, digits)
+
+
 def remark_lower(result: RunResult) -> str:
     """A remark for metrics of which less is better; empty for the others."""
     return "lower is better" if METRICS[result.metric].lower_is_better else ""
@@ -53,7 +58,7 @@ def format_percent(share: float) -> str:
 def describe_kept(result: RunResult, *remarks: str) -> str:
     """How much of the metric is kept, with these remarks; both values alone where no share is to be named."""
     name, small, original = name_metric(result), result.subnetwork.value, result.original.value
-    values = f"{100 * small:.1f} instead of {100 * original:.1f}"
+    values = f"{show_value(result, small)} instead of {show_value(result, original)}"
     lower = remark_lower(result)
     # "90 % of the distance" would sound like less distance, and a negative share like nothing at all.
     if result.failure or lower or result.retention is None or result.retention < 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from probescale.recovery.result import Alternative, EvaluatedModel, RunResult
-from probescale.report.phrases import describe_speed, format_count, name_metric, remark_lower
+from probescale.report.phrases import describe_speed, format_count, name_metric, remark_lower, show_value
 from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.metrics import METRICS, Metric
 
@@ -23,7 +23,7 @@ def comparison_sentence(result: RunResult) -> str:
         return f"No other strategy in the table did better than {result.strategy}."
     best = min(ahead.values(), key=lambda model: metric.loss(0, model.value))
     names = " and ".join(name for name, model in ahead.items() if model.kept == best.kept)  # the same layers are one
-    values = f"{name_metric(result)} {100 * best.value:.1f} against {100 * small.value:.1f}"
+    values = f"{name_metric(result)} {show_value(result, best.value)} against {show_value(result, small.value)}"
     if small.interval[0] <= best.value <= small.interval[1]:
         return f"The layers of {names} are as good here ({values}, within the 95 % interval)."
     return f"The layers of {names} did better here ({values}), in {ONE_TRAINING}."
@@ -46,7 +46,9 @@ def better_than_the_original(result: RunResult) -> str:
     best = min(rivals, key=lambda name: metric.loss(0, rivals[name]))
     if metric.loss(limit, rivals[best]) >= 0:
         return ""
-    return f"{best} reaches {100 * rivals[best]:.1f}, it {100 * original.value:.1f}; allow more time"
+    return (
+        f"{best} reaches {show_value(result, rivals[best])}, it {show_value(result, original.value)}; allow more time"
+    )
 
 
 def alternatives_sentence(result: RunResult) -> str:
@@ -56,7 +58,7 @@ def alternatives_sentence(result: RunResult) -> str:
     small, metric = result.subnetwork, METRICS[result.metric]
     if result.failure:
         best = _best(result.alternatives, metric)
-        value = f"{name_metric(result)} {100 * best.value:.1f}"
+        value = f"{name_metric(result)} {show_value(result, best.value)}"
         return f"The best simple alternative, {best.name}, reaches {value} with {format_count(best.params)} parameters."
     if both := _replacements(result):
         best = _best(both, metric)
@@ -95,7 +97,7 @@ def _good_enough(other: Alternative, result: RunResult) -> str:
     small = result.subnetwork
     within = small.interval[0] <= other.value <= small.interval[1]
     remarks = (
-        f"{name_metric(result)} {100 * other.value:.1f} against {100 * small.value:.1f}",
+        f"{name_metric(result)} {show_value(result, other.value)} against {show_value(result, small.value)}",
         remark_lower(result),
         "within the 95 % interval" if within else ONE_TRAINING,
     )
@@ -107,4 +109,4 @@ def _falls_short(other: Alternative, result: RunResult) -> str:
     lost = 100 * METRICS[result.metric].loss(result.subnetwork.value, other.value)
     lower = remark_lower(result)
     how = f"more, and {lower}" if lower else "less"
-    return f"reaches {name_metric(result)} {100 * other.value:.1f}: {lost:.1f} points {how}"
+    return f"reaches {name_metric(result)} {show_value(result, other.value)}: {lost:.1f} points {how}"

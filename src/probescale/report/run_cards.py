@@ -15,6 +15,7 @@ from probescale.report.phrases import (
     has_retention,
     name_metric,
     remark_lower,
+    show_value,
 )
 from probescale.report.table import format_speed
 from probescale.tasks.metrics import METRICS
@@ -29,10 +30,10 @@ def run_cards(findings: RunFindings) -> list[Card]:
 def _kept(result: RunResult) -> Card:
     """There is no share where none can be named, or after a failure: then the metric itself."""
     metric = name_metric(result)
-    values = f"{100 * result.subnetwork.value:.1f} instead of {100 * result.original.value:.1f}"
+    values = f"{show_value(result, result.subnetwork.value)} instead of {show_value(result, result.original.value)}"
     if result.retention is None or not has_retention(result):
         lower = remark_lower(result)
-        return Card(f"{100 * result.subnetwork.value:.1f}", metric, f"{values}{', ' * bool(lower)}{lower}")
+        return Card(f"{show_value(result, result.subnetwork.value)}", metric, f"{values}{', ' * bool(lower)}{lower}")
     caption = f"of the {metric} kept"
     if METRICS[result.metric].lower_is_better:
         caption = f"retention: the original's {metric} divided by this model's"

@@ -17,8 +17,12 @@ from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.run_cards import run_cards
 from probescale.report.tables import search_notes
 from probescale.report.verdict import ELSEWHERE, decide, verdict_rule, wanted_share
-from probescale.tasks.metrics import METRICS
+from probescale.tasks.metrics import METRICS, Metric
 
+RETENTION_RULE = (
+    "Less {0} is better. Retention is the original's {0} divided by this model's: a model that needs a quarter more "
+    "keeps 80 %."
+)
 COLUMNS = (
     Column("method", "model", "word"),
     Column("layers", "layers kept", "word"),
@@ -36,8 +40,9 @@ def run_page(findings: RunFindings) -> str:
     models = {ORIGINAL: result.original, f"ProbeScale ({result.strategy})": result.subnetwork, **result.compared}
     measured = {model.kept: model.value for model in models.values()}
     models |= result.other_models
-    rows = [_row(name, model, answer=model is result.subnetwork) for name, model in models.items()]
-    rows += [_alternative_row(other, result.original.params) for other in result.alternatives]
+    shown_as = METRICS[result.metric]
+    rows = [_row(name, model, shown_as, answer=model is result.subnetwork) for name, model in models.items()]
+    rows += [_alternative_row(other, result.original.params, shown_as) for other in result.alternatives]
     shown = [column for column in COLUMNS if column.key != "retention" or has_retention(result)]
     return render(
         Page(
@@ -50,6 +55,7 @@ def run_page(findings: RunFindings) -> str:
             bars="95 %, over the dev examples.",
             places=[explorer_entry(result.task, scores, result.strategy, selection.kept, metric, measured, parameters)],
             metric=metric,
+            factor=shown_as.factor,
             line=_line(result),
             search=_search(findings.search) if findings.search else None,
             changed=_changed(findings.regressions),
@@ -76,7 +82,7 @@ def _line(result: RunResult) -> tuple[float, str] | None:
     return value, f"{format_percent(share)} of the original"
 
 
-def _row(name: str, model: EvaluatedModel, *, answer: bool) -> dict[str, Any]:
+def _row(name: str, model: EvaluatedModel, metric: Metric, *, answer: bool) -> dict[str, Any]:
     return {
         "method": name,
         "layers": format_layers(model.kept),
@@ -84,11 +90,11 @@ def _row(name: str, model: EvaluatedModel, *, answer: bool) -> dict[str, Any]:
         "of_layers": model.ratio_layers,
         "shares": f"{_share(model.ratio_total)} of all, {_share(model.ratio_layers)} of layers",
         "answer": answer,
-        **_measured(model),
+        **_measured(model, metric),
     }
 
 
-def _alternative_row(other: Alternative, original_params: int) -> dict[str, Any]:
+def _alternative_row(other: Alternative, original_params: int, metric: Metric) -> dict[str, Any]:
     share = other.params / original_params
     return {
         "method": other.name,
@@ -98,7 +104,7 @@ def _alternative_row(other: Alternative, original_params: int) -> dict[str, Any]
         "shares": f"{_share(share)} of all",
         "answer": False,
         "simple": True,  # drawn as a square
-        **_measured(other),
+        **_measured(other, metric),
     }
 
 
@@ -106,7 +112,7 @@ def _share(share: float) -> str:
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
 
 
-def _measured(model: EvaluatedModel | Alternative) -> dict[str, Any]:
+def _measured(model: EvaluatedModel | Alternative, metric: Metric) -> dict[str, Any]:
     return {
         "model": "",
         "budget": "",
@@ -114,7 +120,7 @@ def _measured(model: EvaluatedModel | Alternative) -> dict[str, Any]:
         "value": model.value,
         "low": model.interval[0],
         "high": model.interval[1],
-        "interval": f"{100 * model.interval[0]:.1f} to {100 * model.interval[1]:.1f}",
+        "interval": f"{metric.show(model.interval[0], 1)} to {metric.show(model.interval[1], 1)}",
         "retention": model.retention,
         "speed": model.speedup,
         "spread": format_spread(model.spread) + (", busy" if model.spread.busy else "") if model.spread else "",
@@ -159,6 +165,8 @@ def _notes(findings: RunFindings) -> list[str]:
         "The cut was proved before training: its outputs equal those of the original with the other layers skipped. "
         "The saved folder was loaded by stock transformers in a fresh process, and gives the same outputs.",
     ]
+    if METRICS[result.metric].lower_is_better:
+        notes.append(RETENTION_RULE.format(name_metric(result)))
     if result.other_models:
         names = " and ".join(result.other_models)
         notes.append(

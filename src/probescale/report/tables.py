@@ -12,6 +12,7 @@ from probescale.report.phrases import has_retention
 from probescale.report.table import Table, draw_levels, format_interval, format_share, format_speed
 from probescale.selection.calibration import Calibration
 from probescale.selection.result import Selection
+from probescale.tasks.metrics import METRICS, Metric
 
 
 def layer_table(scores: ProbeScores, kept: Sequence[int] = ()) -> Table:
@@ -47,33 +48,34 @@ def comparison_table(result: RunResult) -> Table:
     narrow = metric.replace(" ", "\n").replace("accuracy", "accu-\nracy")  # the table fits 80 columns
     header = ("model", "layers\nkept", "parameters", "of\ntotal", "of\nlayers", narrow, "95%\ninterval",
               "reten-\ntion", "speed")  # fmt: skip
-    rows = [_model_row(ORIGINAL, result.original), _model_row("ProbeScale", result.subnetwork)]
-    rows += [_model_row(name, model) for name, model in (result.compared | result.other_models).items()]
-    rows += [_alternative_row(other, result.original.params) for other in result.alternatives]
+    shown = METRICS[result.metric]
+    rows = [_model_row(ORIGINAL, result.original, shown), _model_row("ProbeScale", result.subnetwork, shown)]
+    rows += [_model_row(name, model, shown) for name, model in (result.compared | result.other_models).items()]
+    rows += [_alternative_row(other, result.original.params, shown) for other in result.alternatives]
     about = f'{metric} of "{result.positive}"' if result.positive else metric
     title = f"{result.task}: {about} on {result.split}, {result.examples:,} examples; ProbeScale: {result.strategy}"
     table = Table(title, header, tuple(rows), frozenset({1}), words=2, optional=("of layers", "of total"))
     return table if has_retention(result) else table.without("retention")
 
 
-def measured_cells(model: EvaluatedModel | Alternative) -> tuple[str, ...]:
+def measured_cells(model: EvaluatedModel | Alternative, metric: Metric) -> tuple[str, ...]:
     """The last columns of a model's row: metric, interval, retention and speed."""
     return (
-        f"{100 * model.value:.2f}",
-        format_interval(*(f"{100 * end:.1f}" for end in model.interval)),
+        metric.show(model.value),
+        format_interval(*(metric.show(end, 1) for end in model.interval)),
         "" if model.retention is None else f"{model.retention:.1%}",
         format_speed(model.speedup),
     )
 
 
-def _model_row(name: str, model: EvaluatedModel) -> tuple[str, ...]:
+def _model_row(name: str, model: EvaluatedModel, metric: Metric) -> tuple[str, ...]:
     sizes = (f"{model.params:,}", format_share(model.ratio_total), format_share(model.ratio_layers))
-    return (name, format_layers(model.kept), *sizes, *measured_cells(model))
+    return (name, format_layers(model.kept), *sizes, *measured_cells(model, metric))
 
 
-def _alternative_row(other: Alternative, original_params: int) -> tuple[str, ...]:
+def _alternative_row(other: Alternative, original_params: int, metric: Metric) -> tuple[str, ...]:
     share = format_share(other.params / original_params)
-    return (other.name, "-", f"{other.params:,}", share, "-", *measured_cells(other))
+    return (other.name, "-", f"{other.params:,}", share, "-", *measured_cells(other, metric))
 
 
 def selection_table(selection: Selection) -> Table:

@@ -24,6 +24,7 @@ class Evidence:
     influence: Sequence[float] | None = None  # 1 - cos of a layer's input and output
     angles: Sequence[Sequence[float]] | None = None  # (L + 1, L + 1) between the states at two places
     subnetworks: Mapping[Subset, float] = field(default_factory=dict)  # what probes find at the end of these
+    removals: Sequence[int] = ()  # layers in the order in which they are taken out with the least loss
     tournament: Sequence[Subset] = ()  # candidates that were trained for a short while, the best first
     seed: int = 0  # of random draws
 
@@ -41,6 +42,7 @@ class Evidence:
             influence=flow.influence if flow else None,
             angles=flow.angles if flow else None,
             subnetworks=dict(zip(subnetworks.subsets, subnetworks.values, strict=True)) if subnetworks else {},
+            removals=scores.removals.order if scores.removals else (),
             seed=seed if isinstance(seed, int) and seed >= 0 else 0,
         )
 
@@ -90,6 +92,7 @@ def combine_evidence(weighted: Sequence[tuple[Evidence, float]]) -> Evidence:
             subset: sum(weight * task.subnetworks[subset] for task, weight in zip(tasks, weights, strict=True))
             for subset in sorted(in_all)
         },
+        removals=tasks[0].removals if len(tasks) == 1 else (),
         seed=tasks[0].seed,
     )
 

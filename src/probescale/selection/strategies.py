@@ -23,7 +23,7 @@ from probescale.utils.registry import first_doc_line
 
 Choose = Callable[[Evidence, int, Structure], Iterator[Subset]]
 T = TypeVar("T")
-Reads = Literal["nothing", "relevance", "flow", "blocks", "search", "all subsets", "tournament"]
+Reads = Literal["nothing", "relevance", "flow", "removals", "blocks", "search", "all subsets", "tournament"]
 _PROBES = ("relevance", "blocks", "search", "all subsets")
 
 
@@ -162,6 +162,21 @@ def angular(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset
     yield from allowed
     if not allowed:  # dropping one block never gives the required structure
         yield from rank_by_value([angles[layer][layer + 1] for layer in range(layers)], k, structure)
+
+
+@strategy("removals")
+def drop_loss(evidence: Evidence, k: int, structure: Structure) -> Iterator[Subset]:
+    """Takes out layer after layer, always the one without which the task's loss is lowest (SLEB, Shortened LLaMA)."""
+    order, layers = evidence.removals, evidence.layers
+    if layers - len(order) > k:
+        raise UserError(
+            f"drop_loss takes layers out by the loss of the trained model, and the scores end at {layers - len(order)} "
+            f"of {layers} layers",
+            field=f"{structure.where}strategy",
+            hint="use `probescale run` with the same k or budget",
+        )
+    late = {layer: step for step, layer in enumerate(order)}
+    yield from rank_by_value([late.get(layer, layers) for layer in range(1, layers + 1)], k, structure)
 
 
 @strategy("blocks", contiguous=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probescale.errors import UserError
+from probescale.tasks.column_roles.corpora import describe_corpus
 from probescale.tasks.column_roles.label_columns import find_given_labels, find_label_columns
 from probescale.tasks.column_roles.table import ColumnName, Table, join_names, read_table
 from probescale.tasks.column_roles.tags import find_tags, find_words, is_tagged
@@ -26,7 +27,7 @@ class Layout:
     kind: str  # task.kind
     text: ColumnName
     pair: str | None
-    label: ColumnName | tuple[str, ...]  # several: one column of 0 and 1 per label
+    label: ColumnName | tuple[str, ...] | None  # several: one column of 0 and 1 per label; None: texts without labels
     labels: str = field(default="", compare=False)  # what the label column holds, for people: "5 classes"
     header: bool = True  # the first line has the names of the columns
 
@@ -37,7 +38,11 @@ class Layout:
         'text: `review`, label: `stars` (5 classes)'
         >>> Layout("tags", 1, None, 4, "9 tags").describe()
         'words: column 1, tags: column 4 (9 tags)'
+        >>> Layout("text", "text", None, None, "running text").describe()
+        'text: running text'
         """
+        if self.label is None:
+            return f"text: {self.labels}"
         text, label = ("words", "tags") if find_kind(self.kind).unit == "word" else ("text", "label")
         texts = (
             f"{text}: {_show(self.text)}" if self.pair is None else f"texts: {_show(self.text)} and {_show(self.pair)}"
@@ -67,6 +72,10 @@ def find_layout(
     """
     if kind is not None:
         find_kind(kind, field="--kind")
+    if kind in (None, "text") and label is None:
+        options = {"text": text, "given": kind is not None, "header": header, "field": field}
+        if (corpus := describe_corpus(source, split, **options)) is not None:
+            return Layout("text", corpus[0], None, None, corpus[1], header)
     table = read_table(source, split, header=header, field=field)
     several = () if label is None else find_given_labels(table, label)
     if several:

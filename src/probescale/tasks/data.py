@@ -154,7 +154,7 @@ class Examples:
 
     @property
     def fingerprint(self) -> str:
-        return _digest([self.texts, self.pairs, self.labels, self.names, self.target])
+        return digest([self.texts, self.pairs, self.labels, self.names, self.target])
 
     @property
     def classes(self) -> Sequence[int]:
@@ -257,7 +257,7 @@ class TaggedSentences:
 
     @property
     def fingerprint(self) -> str:
-        return _digest([self.words, self.tags, self.names])
+        return digest([self.words, self.tags, self.names])
 
     @property
     def classes(self) -> Sequence[int]:
@@ -306,7 +306,7 @@ class TaggedSentences:
         return [(self.words[i][w],) for i, w in zip(inputs, words, strict=True)]
 
 
-def tuple_rows(sentences: Sequence[tuple[int, ...]]) -> np.ndarray:
+def tuple_rows(sentences: Sequence[tuple[float, ...]]) -> np.ndarray:
     """An array of tuples, (sentences,): without this, sentences of equal length become a table.
 
     >>> tuple_rows([(0, 1), (2, 0)]).shape
@@ -330,5 +330,6 @@ def _find_each(names: Sequence[str], among: Sequence[str]) -> list[int]:
     return [place[name] for name in names]
 
 
-def _digest(value: Any) -> str:  # noqa: ANN401 - any JSON value
+def digest(value: Any) -> str:  # noqa: ANN401 - any JSON value
+    """sha256 of a value."""
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()

@@ -29,6 +29,7 @@ class Metric:
     read: Read
     value: Value
     lower_is_better: bool = False
+    factor: float = 100.0  # by which values are shown: shares as per cent
     binary: bool = False  # about one of two labels
     share: Share | None = None  # for metrics that are shares, which have exact intervals
     names: tuple[str, ...] = ()  # of labels or tags
@@ -54,6 +55,10 @@ class Metric:
         kept, whole = (original, value) if self.lower_is_better else (value, original)
         return kept / whole if whole > 0 else None
 
+    def show(self, value: float, digits: int = 2) -> str:
+        """A value as people read it: shares times 100; bits and perplexities as they are, with a digit more."""
+        return f"{self.factor * value:.{digits if self.factor != 1 else digits + 1}f}"
+
     def loss(self, before: float, after: float) -> float:
         """By how much the metric becomes worse."""
         return after - before if self.lower_is_better else before - after
@@ -71,6 +76,7 @@ def metric(
     read: Read = _both,
     *,
     lower_is_better: bool = False,
+    factor: float = 100.0,
     binary: bool = False,
     share: Share | None = None,
 ) -> Callable[[Value], Value]:
@@ -80,7 +86,7 @@ def metric(
     """
 
     def register(value: Value) -> Value:
-        METRICS[value.__name__] = Metric(kind, read, value, lower_is_better, binary, share)
+        METRICS[value.__name__] = Metric(kind, read, value, lower_is_better, factor, binary, share)
         return value
 
     return register
@@ -238,3 +244,22 @@ def entity_f1(rows: np.ndarray) -> float:
     """F1 of whole spans, as CoNLL-2003 and seqeval count: for tags such as B-PER, I-PER and O."""
     right, guessed, real = rows.sum(0)
     return float(2 * right / max(guessed + real, 1))
+
+
+def _documents(_gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> np.ndarray:
+    """(documents, 3) nats, tokens and bytes."""
+    return np.array([list(row) for row in predicted], float)
+
+
+@metric("text", _documents, lower_is_better=True, factor=1)
+def bits_per_byte(rows: np.ndarray) -> float:
+    """Bits that a model needs for a byte of text: comparable between models with different tokenizers."""
+    nats, _, size = rows.sum(0)
+    return float(nats / np.log(2) / max(size, 1e-9))
+
+
+@metric("text", _documents, lower_is_better=True, factor=1)
+def perplexity(rows: np.ndarray) -> float:
+    """Among how many equally likely tokens a model chooses, on average; only for models with the same tokenizer."""
+    nats, tokens, _ = rows.sum(0)
+    return float(np.exp(min(nats / max(tokens, 1), 700)))

@@ -110,7 +110,7 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         train, dev = split(rows, held_out, seed)
         dev_split = f"held out ({held_out / len(rows):.0%} of train)"
     repeats = len(raw) - len(train) - (0 if config.dev else len(dev))
-    contradictions = find_contradictions(raw, dev if config.dev else None)
+    contradictions = find_contradictions(raw, dev if config.dev else None) if kind.labelled else None
     train, tuning = sample(train, config.max_train, seed), None
     if kind.thresholds:
         train, tuning = split(train, min(max(round(TUNING_SHARE * len(train)), 1), MOST_TUNING), seed)

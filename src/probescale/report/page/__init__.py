@@ -57,6 +57,7 @@ class Page(NamedTuple):
     record: Sequence[tuple[str, str]]
     verdict: tuple[Decision, str, str] = ("unsure", "", "")  # decision, heading, reasons: shown first
     metric: str = "metric"
+    factor: float = 100.0  # by which values and scores are shown
     line: tuple[float, str] | None = None  # a value of the metric that is enough, and its name
     search: Mapping[str, Any] | None = None  # what a search for the smallest model was asked, and what it trained
     changed: Mapping[str, Any] | None = None  # regressions of the smaller model

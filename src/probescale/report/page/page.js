@@ -17,7 +17,7 @@ function draw(name, attributes, text) {
   return node;
 }
 const percent = (value, digits = 1) => (value === null ? "" : value > 0 && value < 0.0005 ? "< 0.1 %" : (100 * value).toFixed(digits) + " %");
-const points = (value) => (value === null ? "" : (100 * value).toFixed(2));
+const points = (value) => (value === null ? "" : (data.factor * value).toFixed(data.factor === 1 ? 3 : 2));
 const count = (value) => (value === null ? "" : value.toLocaleString("en"));
 const missing = (value) => value === null || value === undefined;
 const times = (value) => (value < 100 ? value.toFixed(1) : value.toLocaleString("en", { maximumFractionDigits: 0 })) + "x";
@@ -135,10 +135,10 @@ function frame(width, height, label) {
 }
 
 function grid(svg, lines, y, width) {
-  const digits = Math.max(0, -Math.floor(Math.log10(100 * (lines[1] - lines[0])) + 1e-9));
+  const digits = Math.max(0, -Math.floor(Math.log10(data.factor * (lines[1] - lines[0])) + 1e-9));
   for (const value of lines) {
     svg.append(draw("line", { class: "axis", x1: 50, x2: width - 12, y1: y(value), y2: y(value), "stroke-dasharray": "2 4" }));
-    svg.append(draw("text", { class: "tick", x: 44, y: y(value) + 4, "text-anchor": "end" }, (100 * value).toFixed(digits)));
+    svg.append(draw("text", { class: "tick", x: 44, y: y(value) + 4, "text-anchor": "end" }, (data.factor * value).toFixed(digits)));
   }
 }
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from probescale.config import WORD_POOLINGS, DataConfig, Head, ProbeConfig, TaskConfig
+from probescale.config import WORD_POOLINGS, DataConfig, Head, ProbeConfig, RunConfig, TaskConfig
 from probescale.errors import Problems, UserError, lookup
 from probescale.tasks.data import Data
 from probescale.tasks.kinds.losses import Loss
@@ -39,7 +39,8 @@ class Kind(ABC):
     # The model
     head: ClassVar[Head]  # the stock head that answers
     problem_type: ClassVar[str | None] = None  # in the model's config; None: the head's own
-    unit: ClassVar[Literal["text", "word"]] = "text"  # what a row of answers belongs to
+    unit: ClassVar[Literal["text", "word", "token"]] = "text"  # what a row of answers belongs to
+    own_head: ClassVar[bool] = False  # the checkpoint's own head answers: the original needs no training
     outputs: ClassVar[tuple[str, str]] = ("logits are", "logits")  # of a text, with their verb; and their name in code
     # Training
     loss: ClassVar[Loss]
@@ -47,13 +48,17 @@ class Kind(ABC):
     thresholds: ClassVar[bool] = False  # a part of train is held out, to choose from which logit on a label is given
     # Evaluation
     metrics: ClassVar[tuple[str, ...]] = ()  # that fit beside those registered for this kind
+    alternatives: ClassVar[bool] = True  # simpler models can do the same: a bag of words, the frozen encoder
     bias_pairs: ClassVar[bool] = False  # texts that should be answered alike are compared
     # Words
     pipeline_tag: ClassVar[str]  # of the hub and of transformers.pipeline
+    labelled: ClassVar[bool] = True  # rows have labels
     named: ClassVar[bool] = True  # answers have names: labels or tags
     rows_called: ClassVar[str] = "rows"
     values_called: ClassVar[str] = "classes"
     answers: ClassVar[tuple[str, ...]] = ("label", "probability", "probabilities")  # fields of a prediction
+    # Settings, by dotted key, that have another default for this kind
+    defaults: ClassVar[Mapping[str, Any]] = {}
 
     # Reading
 
@@ -96,6 +101,15 @@ class Kind(ABC):
                 self.check_metric(task.metric)
             except UserError as error:
                 yield error
+
+    def run_faults(self, config: RunConfig) -> Iterator[UserError]:
+        """What does not fit this kind in the rest of a configuration."""
+        yield from ()
+
+    def check_run(self, config: RunConfig) -> None:
+        """Raise Problems with all settings of a run that do not fit this kind."""
+        if problems := list(self.run_faults(config)):
+            raise Problems(problems)
 
     def _pooling_faults(self, probe: ProbeConfig, *, field: str) -> Iterator[UserError]:
         """A probe without its own data learns the task's labels, from states of the same units."""

@@ -23,6 +23,10 @@ class Loss(ABC):
     def of_teacher(self, logits: Tensor, answers: Tensor, temperature: float) -> Tensor:
         """(rows,) the distance of each row to the teacher's logits."""
 
+    def of_both(self, logits: Tensor, labels: Tensor, answers: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """(rows,) twice: the loss against labels, and the distance to the teacher's logits."""
+        return self.of_labels(logits, labels), self.of_teacher(logits, answers, temperature)
+
     @abstractmethod
     def wanted(self, labels: Tensor, columns: int) -> Tensor:
         """(rows, columns) the mean that each label asks for; NaN where there is no label."""
@@ -114,6 +118,36 @@ class BinaryCrossEntropy(Loss):
 
     def score(self, logits: Tensor, labels: Tensor) -> float:
         return ((logits > 0) == (labels > 0)).float().mean().item()
+
+
+class NextToken(CrossEntropy):
+    """One of many thousand tokens per row. A teacher answers with its likeliest tokens: ids, then log-probabilities."""
+
+    def of_teacher(self, logits: Tensor, answers: Tensor, temperature: float) -> Tensor:
+        return _distance_to_likeliest(logits.log_softmax(-1), answers)
+
+    def of_both(self, logits: Tensor, labels: Tensor, answers: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        """With one softmax for both: logits of a vocabulary are what fills the memory."""
+        import torch
+
+        own = logits.log_softmax(-1)
+        hard = -own.gather(-1, labels.nan_to_num().long().unsqueeze(-1)).squeeze(-1)
+        return torch.where(labels.isnan(), 0.0, hard), _distance_to_likeliest(own, answers)
+
+
+def _distance_to_likeliest(own: Tensor, answers: Tensor) -> Tensor:
+    """(rows,) KL divergence from a teacher's likeliest tokens; all others count as one."""
+    ids, wanted = answers.chunk(2, -1)  # (rows, likeliest) each
+    got = own.gather(-1, ids.long())
+    rest_wanted, rest_got = (1 - each.exp().sum(-1, keepdim=True) for each in (wanted, got))
+    wanted, got = (_append_rest(each, rest) for each, rest in ((wanted, rest_wanted), (got, rest_got)))
+    return (wanted.exp() * (wanted - got)).sum(-1)
+
+
+def _append_rest(likeliest: Tensor, rest: Tensor) -> Tensor:
+    import torch
+
+    return torch.cat([likeliest, rest.clamp(min=1e-6).log()], -1)
 
 
 class SquaredError(Loss):

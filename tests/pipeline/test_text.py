@@ -1,0 +1,204 @@
+"""Generative models through the whole pipeline: probe, take layers out, heal, measure, save."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from helpers.decoders import LAYERS, save_decoder, word_tokenizer, write_corpus, write_jsonl
+from probescale.errors import Problems, UserError
+from probescale.models.loading import load_classifier
+from probescale.models.packing import pack
+from probescale.models.surgery import keep_layers
+from probescale.pipeline.removals import calibration_batches
+from probescale.pipeline.run import run
+from probescale.pipeline.validate import check, load_config
+from probescale.pipeline.workbench import prepare
+from probescale.probing.lens import probe_next_token
+from probescale.probing.removals import measure_removals
+from probescale.recovery.inputs import TextInputs
+from probescale.recovery.likeliest_tokens import LIKELIEST, LikeliestTokens, record_likeliest_tokens
+from probescale.recovery.predict import predict
+from probescale.tasks.documents import Documents, split_passages
+from probescale.tasks.kinds.losses import NextToken
+
+
+@pytest.fixture(scope="session")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("decoder")
+    save_decoder(folder / "model")
+    write_corpus(folder, 900)
+    return folder
+
+
+def settings(decoder: Path, **more: Any) -> dict[str, Any]:
+    raw = {
+        "model": {"source": str(decoder / "model"), "max_length": 64},
+        "task": {"name": "tales", "kind": "text", "train": str(decoder / "corpus.txt")},
+        "selection": {"k": 2},
+        "recovery": {"epochs": 1, "learning_rate": 3e-3},
+    }
+    return raw | more
+
+
+def load(decoder: Path):
+    return load_classifier(str(decoder / "model"), None, (), 0, head="lm", keep_head=True)
+
+
+def documents(decoder: Path) -> Documents:
+    return Documents(tuple(split_passages((decoder / "corpus.txt").read_text())), whole=False)
+
+
+def test_predictions_are_the_loss_of_the_stock_model(decoder: Path):
+    loaded, data = load(decoder), documents(decoder).take([0, 1])
+    nats, tokens, size = np.array([list(row) for row in predict(loaded, data, max_length=64)]).sum(0)
+    blocks = pack(loaded.tokenizer, data, 64)
+    expected = 0.0
+    for number in range(len(blocks.tokens)):
+        ids = torch.tensor([blocks.tokens[number]["input_ids"]])
+        targets = torch.from_numpy(blocks.targets[blocks.rows_of(number)]).long()
+        logits = loaded.model(input_ids=ids).logits[0]
+        expected += torch.nn.functional.cross_entropy(logits, targets, reduction="sum").item()
+    assert nats == pytest.approx(expected, rel=1e-5)
+    assert tokens == len(blocks.targets)
+    assert size == pytest.approx(sum(len(text) for text in data.texts))
+
+
+def test_the_distance_to_a_teacher_is_the_divergence_where_all_tokens_are_kept():
+    torch.manual_seed(0)
+    own, teacher = torch.randn(5, 8), torch.randn(5, 8)
+    answers = torch.cat([torch.arange(8.0).expand(5, 8), teacher.log_softmax(-1)], -1)
+    labels = torch.tensor([0.0, 1, 2, torch.nan, 4])
+    hard, soft = NextToken().of_both(own, labels, answers, 1.0)
+    full = torch.nn.functional.kl_div(own.log_softmax(-1), teacher.log_softmax(-1), reduction="none", log_target=True)
+    torch.testing.assert_close(soft, full.sum(-1), atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(hard, NextToken().of_labels(own, labels))
+    assert hard[3] == 0
+
+
+def test_a_teacher_that_was_stopped_goes_on_where_it_was(decoder: Path, tmp_path: Path):
+    loaded = load(decoder)
+    inputs = TextInputs.from_blocks(pack(loaded.tokenizer, documents(decoder).take([0]), 64))
+    record_likeliest_tokens(loaded, inputs, tmp_path / "whole", blocks=len(inputs))
+    record_likeliest_tokens(loaded, inputs, tmp_path / "parts", blocks=3)
+    for path in (tmp_path / "parts").iterdir():  # killed while it wrote
+        path.write_bytes(path.read_bytes() + b"half a row")
+    record_likeliest_tokens(loaded, inputs, tmp_path / "parts", blocks=len(inputs))
+    whole, parts = (LikeliestTokens.load(tmp_path / name) for name in ("whole", "parts"))
+    assert np.array_equal(whole.ids, parts.ids)
+    assert len(whole) == len(inputs.blocks.targets)
+    assert np.array_equal(whole.log_probabilities, parts.log_probabilities)
+    answers = whole[torch.tensor([0, len(whole)])]
+    assert answers[1].isnan().all()
+    assert answers[0, LIKELIEST:].exp().sum() <= 1.001
+
+
+def test_removals_find_the_layers_that_a_full_search_finds(decoder: Path):
+    bench = prepare(check(settings(decoder)))
+    batches = calibration_batches(bench, bench.loaded)
+    found = measure_removals(bench.loaded, batches)
+    kept = list(range(1, LAYERS + 1))
+    for layer, loss in zip(found.order, found.losses, strict=True):
+        losses = {}
+        for dropped in kept:
+            model = keep_layers(bench.loaded, [one for one in kept if one != dropped]).model
+            with torch.inference_mode():
+                parts = [batch.loss(model(**batch.inputs, use_cache=False).logits) for batch in batches]
+            losses[dropped] = sum(total for total, _ in parts) / sum(count for _, count in parts)
+        assert layer == min(losses, key=lambda one: losses[one])
+        assert loss == pytest.approx(losses[layer], rel=1e-4)
+        kept.remove(layer)
+    assert len(kept) == 1
+
+
+def test_the_lens_ends_at_what_the_model_knows(decoder: Path):
+    loaded, options = load(decoder), {"weight": 1.0, "length": 64, "seed": 0}
+    found = probe_next_token(loaded, documents(decoder), **options)
+    again = probe_next_token(loaded, documents(decoder), **options)
+    information = found.measures["information"]
+    assert found == again
+    assert len(found.scores) == LAYERS
+    assert found.scores[-1] == max(found.scores) > found.scores[0]
+    assert found.floors["unigram bits"] - found.scores[-1] == pytest.approx(found.floors["last layer bits"], abs=1e-4)
+    assert found.embeddings
+    assert found.embeddings["information"] < found.scores[-1]
+    assert all(
+        low <= value <= high
+        for low, value, high in zip(information.low, information.values, information.high, strict=True)
+    )
+    assert found.measures["logit_lens"].values[0] < found.scores[0]  # the map helps where states are far from the last
+
+
+@pytest.mark.slow
+def test_a_run_heals_and_saves_a_stock_model(decoder: Path, tmp_path: Path):
+    result = run(check(settings(decoder, compare=["top_k"])), tmp_path / "run")
+    assert result.metric == "bits_per_byte"
+    assert result.strategy == "drop_loss"
+    assert not result.failure
+    assert result.original.value < result.subnetwork.value
+    assert result.retention == pytest.approx(result.original.value / result.subnetwork.value)
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "run" / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run" / "model")
+    assert model.config.num_hidden_layers == 2
+    assert model.generation_config.repetition_penalty == 1.25
+    assert tokenizer.chat_template == word_tokenizer().chat_template
+    ids = tokenizer("the fox sees", return_tensors="pt")["input_ids"]
+    with_cache, without = (
+        model.generate(ids, max_new_tokens=8, do_sample=False, use_cache=cache) for cache in (True, False)
+    )
+    assert torch.equal(with_cache, without)
+    healed = run(check(settings(decoder, recovery={"epochs": 0})), tmp_path / "untrained")
+    assert result.subnetwork.value < healed.subnetwork.value
+    repeated = run(load_config(tmp_path / "run" / "config.yaml"), tmp_path / "again")
+    assert repeated.subnetwork.value == result.subnetwork.value
+
+
+@pytest.mark.slow
+def test_conversations_are_learned_by_their_answers(decoder: Path, tmp_path: Path):
+    rows = [{"prompt": f"who is number {number}?", "response": f"number {number} is the fox."} for number in range(60)]
+    task = {"name": "chat", "kind": "text", "train": str(write_jsonl(tmp_path / "chat.jsonl", rows))}
+    result = run(check(settings(decoder, task=task)), tmp_path / "run")
+    assert result.examples == 12
+    assert result.subnetwork.value > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"selection": {"k": 2, "strategy": "stitched"}}, "texts have none"),
+        ({"shrink": {"vocabulary": 100}}, "only layers of a generative model"),
+        ({"recovery": {"temperature": 2.0}}, "other temperatures than 1"),
+    ],
+)
+def test_settings_for_labelled_texts_are_refused(decoder: Path, change: dict[str, Any], said: str):
+    with pytest.raises(Problems, match=said):
+        check(settings(decoder, **change))
+
+
+def test_texts_and_models_that_do_not_fit_are_refused(decoder: Path, tmp_path: Path):
+    (tmp_path / "short.txt").write_text("a few words.\n" * 200)
+    task = {"kind": "text", "train": str(tmp_path / "short.txt")}
+    model = {"source": str(decoder / "model"), "max_length": 256}
+    with pytest.raises(UserError, match=r"train holds 1 document|less than 4 blocks of 256"):
+        _ = prepare(check(settings(decoder, task=task, model=model))).situation
+    other = tmp_path / "other"
+    save_decoder(other)
+    tokenizer = word_tokenizer()
+    tokenizer.add_tokens(["zebra"])
+    config = json.loads((other / "config.json").read_text())
+    tokenizer.save_pretrained(other)
+    (other / "config.json").write_text(json.dumps(config | {"vocab_size": 264}))
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(other / "model.safetensors")
+    name = "model.embed_tokens.weight"
+    weights[name] = torch.cat([weights[name], weights[name][:1]])
+    save_file(weights, other / "model.safetensors", {"format": "pt"})
+    with pytest.raises(UserError, match="has another tokenizer"):
+        prepare(check(settings(decoder, recovery={"teacher": str(other)})))
