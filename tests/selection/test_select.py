@@ -101,6 +101,9 @@ def prepare(problem, strategy, structure):
         subsets = enumerate_subsets(evidence.layers, evidence.layers, 1e9, structure)
         order = np.random.default_rng(evidence.seed).permutation(len(subsets))
         return replace(evidence, tournament=[subsets[place] for place in order]), parameters
+    if reads == "removals":
+        order = np.random.default_rng(evidence.seed).permutation(evidence.layers)[1:] + 1
+        evidence = replace(evidence, removals=order.tolist())
     if reads in ("blocks", "search", "all subsets"):
         evidence = with_subnetworks(evidence, strategy, structure)
     return evidence, parameters

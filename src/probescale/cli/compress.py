@@ -23,7 +23,7 @@ def compress(
     model: Annotated[str, typer.Argument(help="Model folder, hub name, or pypi: source. One that was fine-tuned for "
                                               "these labels is used as it is.", show_default=False)],
     data: Annotated[str, typer.Argument(help="Labelled rows: CSV, TSV, JSONL, Parquet, CoNLL; a hub data set, or a "
-                                             "pypi: source.", show_default=False)],
+                                             "pypi: source. For a generative model: text.", show_default=False)],
     budget: Annotated[list[str], typer.Option(help="5x fewer parameters (embeddings counted), 20%, 8M, 20ms, 50MB. "
                                                    "Repeatable: all apply.", show_default="5x")] = [],  # noqa: B006
     keep: Annotated[str | None, typer.Option(help="Instead of a budget: the smallest model that keeps this share of "
@@ -39,7 +39,7 @@ def compress(
                                              rich_help_panel=_COLUMNS)] = None,
     pair: Annotated[str | None, typer.Option(help="Column of the second text.", rich_help_panel=_COLUMNS)] = None,
     label: Annotated[str | None, typer.Option(help="Column of the label; or a,b,c.", rich_help_panel=_COLUMNS)] = None,
-    kind: Annotated[str | None, typer.Option(help="class, labels, number or tags.", rich_help_panel=_COLUMNS)] = None,
+    kind: Annotated[str | None, typer.Option(help="class, labels, number, tags or text.", rich_help_panel=_COLUMNS)] = None,
     no_header: Annotated[bool, typer.Option("--no-header", help="The first line of CSV and TSV files is a row, not "
                                                                 "the names of columns.",
                                             rich_help_panel=_COLUMNS)] = False,
