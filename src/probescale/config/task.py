@@ -145,7 +145,8 @@ class TaskConfig(Section):
     kind: str = Field(
         default="class",
         description="class: one label per text or pair; labels: any number of labels per text or pair; number: one "
-        "number per text or pair (regression); tags: one tag per word (entities, parts of speech); text: the next token (generative models).",
+        "number per text or pair (regression); tags: one tag per word (entities, parts of speech); text: "
+        "the next token (generative models).",
     )
     train: Data = Field(description="Training data. Fine-tuning uses all of it; probes use a split inside it.")
     dev: Data | None = Field(
@@ -156,7 +157,8 @@ class TaskConfig(Section):
         default=None,
         description="Metric on the dev data; see `probescale list metrics`. By default accuracy, or where one label "
         "has 90 % of the rows, f1 (of more than two labels, macro_f1); for several labels per text, micro_f1; for "
-        "numbers, spearman; for tags, entity_f1 if they mark spans (B-, I-, O), otherwise tag_accuracy; for text, bits_per_byte.",
+        "numbers, spearman; for tags, entity_f1 if they mark spans (B-, I-, O), otherwise tag_accuracy; for "
+        "text, bits_per_byte.",
     )
     positive: str | None = Field(
         default=None,
