@@ -35,7 +35,7 @@ def compress(
     unlabelled: Annotated[str | None, typer.Option(help="Texts without labels (.txt: one per line): the more, the "
                                                         "better.", rich_help_panel=_DATA)] = None,
     bias: Annotated[str | None, typer.Option(help="Pairs of texts to answer alike.", rich_help_panel=_DATA)] = None,
-    text: Annotated[str | None, typer.Option(help="Column of the text: name or number.", rich_help_panel=_COLUMNS)] = None,
+    text: Annotated[str | None, typer.Option(help="Text column, by name or number.", rich_help_panel=_COLUMNS)] = None,
     pair: Annotated[str | None, typer.Option(help="Column of the second text.", rich_help_panel=_COLUMNS)] = None,
     label: Annotated[str | None, typer.Option(help="Column of the label; or a,b,c.", rich_help_panel=_COLUMNS)] = None,
     kind: Annotated[str | None, typer.Option(help="class, labels, number, tags or text.",
