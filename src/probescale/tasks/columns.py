@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probescale.errors import UserError
-from probescale.tasks.column_roles.corpora import describe_corpus
+from probescale.tasks.column_roles.corpora import describe_corpus, is_running_text
 from probescale.tasks.column_roles.label_columns import find_given_labels, find_label_columns
 from probescale.tasks.column_roles.table import ColumnName, Table, join_names, read_table
 from probescale.tasks.column_roles.tags import find_tags, find_words, is_tagged
@@ -72,11 +72,12 @@ def find_layout(
     """
     if kind is not None:
         find_kind(kind, field="--kind")
-    if kind in (None, "text") and label is None:
-        options = {"text": text, "given": kind is not None, "header": header, "field": field}
-        if (corpus := describe_corpus(source, split, **options)) is not None:
-            return Layout("text", corpus[0], None, None, corpus[1], header)
+    may_be_corpus, given = kind in (None, "text") and label is None, kind == "text"
+    if may_be_corpus and is_running_text(source, given=given, field=field):
+        return Layout("text", "text", None, None, "running text", header)
     table = read_table(source, split, header=header, field=field)
+    if may_be_corpus and (corpus := describe_corpus(table, text=text, given=given)) is not None:
+        return Layout("text", corpus[0], None, None, corpus[1], header)
     several = () if label is None else find_given_labels(table, label)
     if several:
         return _find_by_column(table, several, text, pair, kind, header=header)
