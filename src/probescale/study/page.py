@@ -38,6 +38,7 @@ def study_page(folder: StudyFolder, results: Results, comparisons: Sequence[Comp
     study, command = folder.study()
     found = find_answers(results.rows)
     metrics = {row.metric.replace("_", " ") for row in results.rows}
+    several = len({row.seed for row in results.rows}) > 1
     return render(
         Page(
             title="ProbeScale: a study",
@@ -47,7 +48,7 @@ def study_page(folder: StudyFolder, results: Results, comparisons: Sequence[Comp
             rows=[_row(row) for row in results.rows],
             means=[_mean_row(group, found) for group in _groups(results.rows)],
             columns=_columns(results.rows, metrics),
-            bars="95 %, over the dev examples; one training each. The table has means over the seeds.",
+            bars="95 %, over the dev examples; one training each." + " The table has means over the seeds." * several,
             places=_places(folder, study, results.rows),
             metric=", ".join(sorted(metrics)),
             line=found[0].line() if len(found) == 1 else None,
