@@ -2,6 +2,7 @@
 
     python benchmarks/compression.py                    every row that is not measured yet
     python benchmarks/compression.py sst2 --budget 5x   some of them
+    python benchmarks/compression.py sst2 --ladder      2x to 20x of a task and seed from one run with --ladder
     python benchmarks/compression.py --tables           only the table of docs/results/compression.md
 
 Needs $PROBESCALE_REAL (data, gte-small) and `make real-weights`. A row takes 10 minutes to two hours on two cores. It
@@ -24,6 +25,8 @@ from typing import Any
 
 from pages import write_tables
 from probescale.config import RunConfig
+from probescale.recovery.result import RunResult
+from probescale.selection.ladder import USUAL_RUNGS
 from real import DATA, ROOT, weights
 
 MEASURED = Path(__file__).with_name("compression.jsonl")
@@ -40,6 +43,7 @@ class Row:
     budget: str
     seed: int
     time: str | None = None  # --time, where the row is about keeping it
+    ladder: bool = False  # a rung of a run that made all sizes
 
 
 ROWS = [
@@ -48,6 +52,12 @@ ROWS = [
     *(Row("sst2", model, "3x", 0) for model in ("minilm", "granite", "t5", "mpnet")),
     Row("ner", "gte-small", "5x", 0),
     *(Row(task, "gte-small", "5x", 0, time="10m") for task in ("sst2", "qnli", "ner")),
+    *(
+        Row(task, "gte-small", rung, seed, ladder=True)
+        for task in ("sst2", "qnli", "ner")
+        for seed in (0, 1)
+        for rung in USUAL_RUNGS
+    ),
 ]
 
 
@@ -68,8 +78,36 @@ def measure(row: Row) -> dict[str, Any]:
     started = time.time()
     result = run(configs[row.budget], out, shared=shared, overwrite=True)
     took = time.time() - started
-    schedule = json.loads(((shared or out) / "schedule.json").read_text())
-    tournament = json.loads((out / "tournament.json").read_text())
+    estimated = None if shared else read_estimate(out)
+    return describe(row, result, out / "tournament.json") | {"seconds": round(took), "estimated": estimated}
+
+
+def measure_ladder(row: Row) -> list[dict[str, Any]]:
+    """Run the ladder that a row belongs to, and read every rung, failed ones too; the time is that of the whole run."""
+    from probescale.pipeline.run import run
+    from probescale.recovery.ladder import LadderResult
+
+    out = WORK / "-".join(("ladder", row.task, row.model, str(row.seed)))
+    started = time.time()
+    if not (out / "ladder.json").exists():
+        run(build(row), out)
+    took, found = time.time() - started, []
+    for rung in LadderResult.load(out / "ladder.json").rungs:
+        records = out / "rungs" / rung.name
+        result = RunResult.load(records / "metrics.json")
+        own = describe(replace(row, budget=rung.name), result, records / "tournament.json")
+        found.append(own | {"seconds": round(took), "estimated": read_estimate(out)})
+    return found
+
+
+def read_estimate(out: Path) -> int:
+    """Seconds that a run was expected to take."""
+    return round(sum(json.loads((out / "schedule.json").read_text())["seconds"].values()))
+
+
+def describe(row: Row, result: RunResult, tournament_path: Path) -> dict[str, Any]:
+    """A line of compression.jsonl, without the time of the whole run."""
+    tournament = json.loads(tournament_path.read_text())
     rounds = ("rates", "allocations", "slow", "rules", "finals")
     tried = {str((one["shrink"], one["kept"], one["texts"], one["learning_rate"])): one["seconds"]
              for name in rounds for one in tournament[name]}  # fmt: skip
@@ -85,8 +123,6 @@ def measure(row: Row) -> dict[str, Any]:
         "kept": result.subnetwork.kept,
         "recipe": result.recipe,
         "alternatives": {one.name: one.value for one in result.alternatives},
-        "seconds": round(took),
-        "estimated": None if shared else round(sum(schedule["seconds"].values())),
         "tournament_seconds": round(sum(tried.values())),
         "training_seconds": round(result.subnetwork.seconds),
     }
@@ -99,7 +135,8 @@ def build(row: Row) -> RunConfig:
     data = prepare_data(row)
     settings = {"time": row.time, "seed": row.seed}
     source = str(weights(row.model))
-    request = Request(source, data["train"], data["dev"], data.get("unlabelled"), row.budget, settings=settings)
+    texts = (data["train"], data["dev"], data.get("unlabelled"))
+    request = Request(source, *texts, row.budget, settings=settings, ladder="auto" if row.ladder else None)
     return build_config(request, WORK / "inputs")[0]
 
 
@@ -149,14 +186,15 @@ def table(found: list[dict[str, Any]]) -> str:
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for one in found:
-        groups.setdefault((one["task"], one["model"], one["budget"], one["time"]), []).append(one)
-    for (task, model, budget, limit), rows in groups.items():
+        one = {"ladder": False, **one}
+        groups.setdefault((one["task"], one["model"], one["budget"], one["time"], one["ladder"]), []).append(one)
+    for (task, model, budget, limit, in_ladder), rows in groups.items():
         kept = ", ".join("failed" if one["retention"] is None else f"{one['retention']:.1%}" for one in rows)
         values, originals = ([100 * one[name] for one in rows] for name in ("value", "original"))
         times = ", ".join(_minutes(one) for one in rows)
         shares = ", ".join(f"{one['tournament_seconds'] / max(one['training_seconds'], 1):.2f}" for one in rows)
         smaller, faster = (mean(one[name] for one in rows) for name in ("smaller", "speedup"))
-        size = f"{budget}, --time {limit}" if limit else budget
+        size = f"{budget}, --time {limit}" if limit else f"{budget} of a ladder" if in_ladder else budget
         cells = (task, model, size, f"{smaller:.1f}x", f"{mean(originals):.1f}", f"{mean(values):.1f}", kept,
                  f"{faster:.1f}x", times, shares)  # fmt: skip
         lines.append("| " + " | ".join(cells) + " |")
@@ -176,17 +214,20 @@ def main() -> None:
     parser.add_argument("--model", nargs="*", help="only rows of these models")
     parser.add_argument("--seed", type=int, nargs="*", help="only rows of these seeds")
     parser.add_argument("--timed", action="store_true", help="only rows with a time limit")
+    parser.add_argument("--ladder", action="store_true", help="only rows of ladders")
     parser.add_argument("--tables", action="store_true", help="train nothing")
     asked = parser.parse_args()
-    done = {Row(**{name: one[name] for name in Row.__dataclass_fields__}) for one in known()}
+    done = {Row(**{name: one[name] for name in Row.__dataclass_fields__ if name in one}) for one in known()}
     for row in ROWS if not asked.tables else ():
         chosen = row.task in (asked.tasks or [row.task]) and row.budget in (asked.budget or [row.budget])
         chosen = chosen and row.model in (asked.model or [row.model]) and row.seed in (asked.seed or [row.seed])
-        if chosen and row not in done and bool(row.time) == asked.timed:
-            found = measure(row)
+        if not chosen or row in done or bool(row.time) != asked.timed or row.ladder != asked.ladder:
+            continue
+        for found in measure_ladder(row) if row.ladder else [measure(row)]:
             with MEASURED.open("a") as lines:
                 print(json.dumps(found), file=lines)
             print(json.dumps(found), flush=True)
+            done.add(Row(**{name: found[name] for name in Row.__dataclass_fields__}))
     write_tables("results/compression.md", "compression.py", table(known()))
 
 

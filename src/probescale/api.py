@@ -44,6 +44,7 @@ def compress(
     budget: str | Sequence[str] = "5x",
     *,
     keep: float | None = None,
+    ladder: bool | Sequence[str] = False,
     dev: Any = None,  # noqa: ANN401
     unlabelled: Any = None,  # noqa: ANN401
     text: str | None = None,
@@ -60,7 +61,8 @@ def compress(
 
     `model`: a source, or a transformers model with its tokenizer. `train`, `dev`, `unlabelled`: a file, a hub data set,
     a DataFrame, a datasets.Dataset, or lists. `budget`: "5x" fewer parameters, "20%", "8M", "50MB", "20ms"; or `keep`:
-    the share of the metric to keep, such as 0.97. `header`: whether the first line of CSV and TSV files has the names
+    the share of the metric to keep, such as 0.97; or `ladder`: a model of every size from one run, ["2x", "5x", "10x"],
+    or True for the usual ones. `header`: whether the first line of CSV and TSV files has the names
     of the columns. `time`: how long it may take, such as "30m". `settings`: any setting of the configuration by its
     dotted key. `out`: the run folder, by default runs/ and the name of the data.
     """
@@ -70,13 +72,13 @@ def compress(
     from probescale.pipeline.run import run as run_pipeline
     from probescale.pipeline.smallest import smallest as find_smallest
 
-    if keep is not None:
-        refuse_beside_keep(time=time)
+    refuse_beside_keep(keep, time=time, ladder=ladder)
     columns = {"text": text, "pair": pair, "label": label, "kind": kind}
     source = model if isinstance(model, tuple) else str(model)
     chosen = {"time": time, **(settings or {})}
     size = budget if keep is None else "100%"
-    request = Request(source, train, dev, unlabelled, size, columns, chosen, header)
+    rungs = "auto" if ladder is True else tuple(ladder or ())
+    request = Request(source, train, dev, unlabelled, size, columns, chosen, header, rungs)
     folder = Path(out) if out else Path("runs") / request.name
     check_run_folder(folder, (), overwrite=overwrite)  # before rows are written where those of an earlier run stand
     with new_inputs(Path(f"{folder}.inputs")) as inputs:

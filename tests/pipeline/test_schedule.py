@@ -18,7 +18,7 @@ from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import schedule as scheduling
 from probescale.pipeline.outputs import settled_config
 from probescale.pipeline.pace import Pace, measure_pace
-from probescale.pipeline.run import keep_choices, settle_recipe
+from probescale.pipeline.rungs import keep_choices, settle_recipe
 from probescale.pipeline.schedule import (
     EFFORTS,
     Schedule,
@@ -29,8 +29,9 @@ from probescale.pipeline.schedule import (
     refit,
     scale_probing,
 )
+from probescale.pipeline.sources import count_source_texts
 from probescale.pipeline.tournament import Candidate, Tournament
-from probescale.pipeline.tournament_size import settle_tournament, texts_per_candidate
+from probescale.pipeline.tournament_size import count_tournament_texts, settle_tournament, texts_per_candidate
 from probescale.pipeline.validate import check
 from probescale.pipeline.workbench import prepare
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
@@ -46,6 +47,21 @@ class Bench(SimpleNamespace):
     def with_config(self, config: RunConfig) -> Bench:
         return Bench(**{**vars(self), "config": config})
 
+    def with_selection(self, **settings: object) -> Bench:
+        selection = self.config.selection.model_copy(update=settings)
+        return self.with_config(self.config.model_copy(update={"selection": selection}))
+
+    @property
+    def rungs(self) -> dict[str, Bench]:
+        names = list(self.config.selection.ladder or ())
+        return {
+            name: Bench(
+                **{**vars(self), "rung": name, "follows": name != names[0]}
+                | {"situation": replace(self.situation, times_smaller=float(name[:-1]), in_ladder=True)}
+            )
+            for name in names
+        } or {"": self}
+
 
 def make_bench(situation: Situation = USUAL, **changes) -> Any:
     """What a schedule reads of a run, for a model and data of any size."""
@@ -60,6 +76,8 @@ def make_bench(situation: Situation = USUAL, **changes) -> Any:
         strategy=STRATEGIES[config.selection.strategy],
         strategies=[config.selection.strategy, *config.compare],
         chosen_recipe=choose_recipe(config.recovery, situation),
+        rung="",
+        follows=False,
     )
 
 
@@ -184,7 +202,13 @@ def test_a_long_limit_is_not_used_up():
     assert plan.total < parse_time("10h")
 
 
-paces = st.builds(Pace, forward=st.floats(1e-4, 0.05), train=st.floats(1e-3, 0.2), train_cut=st.floats(1e-4, 0.1))
+paces = st.builds(
+    Pace,
+    forward=st.floats(1e-4, 0.05),
+    train=st.floats(1e-3, 0.2),
+    train_cut=st.floats(1e-4, 0.1),
+    train_rungs=st.just({}),
+)
 situations = st.builds(
     Situation,
     hidden_size=st.just(768),
@@ -427,3 +451,49 @@ def test_the_situation_is_that_of_model_and_data(bench):
     assert (situation.hidden_size, situation.labelled, situation.unlabelled) == (32, 120, 0)
     assert situation.already_trained is False
     assert 10 < situation.tokens < 30
+
+
+# A ladder
+
+
+@pytest.mark.parametrize(("situation", "most"), [(USUAL, 1.5), (replace(USUAL, unlabelled=0), 1.56)])
+def test_all_rungs_read_little_more_than_two_sizes_alone(situation, most):
+    """2x, 3x, 5x, 10x and 20x in one run, against a run for 5x and one for 10x: the texts that they read."""
+
+    def count_alone(times_smaller: float) -> int:
+        bench = make_bench(replace(situation, times_smaller=times_smaller))
+        return count_texts(bench, choose_recipe(bench.config.recovery, bench.situation)) + count_original(bench)
+
+    ladder = make_bench(situation, selection={"ladder": ["2x", "3x", "5x", "10x", "20x"]})
+    rungs = ladder.rungs.values()
+    together = count_original(ladder) + sum(
+        count_texts(rung, choose_recipe(rung.config.recovery, rung.situation)) for rung in rungs
+    )
+    assert together <= most * (count_alone(5) + count_alone(10))
+
+
+def count_texts(bench: Any, choices: Choices) -> int:
+    """Texts that one size reads: short trainings and the final one."""
+    read = count_read(bench.config.recovery, bench.situation, choices)
+    sources = 2 * count_source_texts(read) if bench.follows else 0
+    return read + count_tournament_texts(bench, read) + sources
+
+
+def count_original(bench: Any) -> int:
+    """Texts that the original learns from and answers."""
+    choices = choose_recipe(bench.config.recovery, bench.situation)
+    answered = count_available(bench.config.recovery, bench.situation, choices.augment)
+    return choices.original_epochs * bench.situation.labelled + answered
+
+
+def test_the_estimate_of_a_ladder_has_every_rung():
+    bench = make_bench(selection={"ladder": ["2x", "10x"]})
+    pace = PACE._replace(train_rungs={"2x": 0.008, "10x": 0.002})
+    plan = plan_schedule(bench, pace)
+    assert {"2x: tournament", "2x: training", "10x: tournament", "10x: training"} <= plan.seconds.keys()
+    assert plan.seconds["10x: tournament"] < 0.2 * plan.seconds["10x: training"], (
+        "what 2x has learned is not tried again"
+    )
+    limited = plan_schedule(make_bench(selection={"ladder": ["2x", "10x"]}, time="10m"), pace)
+    assert limited.total <= 600
+    assert limited.effort < 1

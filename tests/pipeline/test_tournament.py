@@ -181,7 +181,7 @@ def play(tmp_path, loss, shrinks=(WIDE, NARROW), chosen=None, propose=None, **re
         return chosen[rule][: 1 if shrink == WIDE else 3] if rule in chosen else None
 
     bench: Any = SimpleNamespace(
-        config=config, situation=situation, chosen_recipe=choices, propose=propose or wide_or_narrow
+        follows=False, config=config, situation=situation, chosen_recipe=choices, propose=propose or wide_or_narrow
     )
     track: Any = Track(config, choices, loss, texts_per_candidate(bench))
 
@@ -365,6 +365,7 @@ def test_the_tournament_reads_fewer_texts_than_the_final_training(labelled, unla
     read = count_read(config, situation, choices)
     selection = SimpleNamespace(trial=None)
     bench: Any = SimpleNamespace(
+        follows=False,
         config=SimpleNamespace(recovery=config, selection=selection),
         situation=situation,
         chosen_recipe=choices,

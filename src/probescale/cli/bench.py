@@ -13,7 +13,9 @@ from probescale.cli.options import Json, Overwrite, quick_imports, show, show_js
 
 @app.command()
 def bench(
-    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help="Folders or hub names to compare.")],
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="Folders or hub names to compare; of a ladder, every rung.")
+    ],
     batch_size: Annotated[list[int], typer.Option(min=1, help="Texts per batch. Repeatable.")] = [1, 32],  # noqa: B006
     length: Annotated[list[int], typer.Option(min=2, help="Tokens per text. Repeatable.")] = [32, 128],  # noqa: B006
     passes: Annotated[int, typer.Option(min=3, help="Timed passes, after three for warm-up.")] = 20,

@@ -26,6 +26,8 @@ def compress(
                                              "pypi: source. For a generative model: text.", show_default=False)],
     budget: Annotated[list[str], typer.Option(help="5x fewer parameters (embeddings counted), 20%, 8M, 20ms, 50MB. "
                                                    "Repeatable: all apply.", show_default="5x")] = [],  # noqa: B006
+    ladder: Annotated[bool, typer.Option("--ladder", help="A model of every size from one run: 2x, 3x, 5x, 10x and "
+                                                          "20x, or those of --budget 2x,5x,10x.")] = False,
     keep: Annotated[str | None, typer.Option(help="Instead of a budget: the smallest model that keeps this share of "
                                                   "the metric, such as 97%.")] = None,
     time: Annotated[str | None, typer.Option(help="How long it may take, such as 30m: how much is trained and tried is "
@@ -64,9 +66,8 @@ def compress(
     from probescale.utils.progress import spinner
 
     with spinner("loading libraries"):
-        from probescale.pipeline.compress import NOTHING_GIVEN, Request, build_config, refuse_beside_keep
-    if keep:
-        refuse_beside_keep(budget=budget, time=time, compare=compare, **{"dry-run": dry_run})
+        from probescale.pipeline.compress import NOTHING_GIVEN, Request, build_config, refuse_beside_keep, split_rungs
+    refuse_beside_keep(keep, budget=budget, ladder=ladder, time=time, compare=compare, **{"dry-run": dry_run})
     settings = {
         "time": time,
         "seed": seed,
@@ -79,15 +80,12 @@ def compress(
         "model.allow_pickle": allow_pickle,
     }
     columns = {"text": text, "pair": pair, "label": label, "kind": kind}
-    size = "100%" if keep else tuple(budget) or NOTHING_GIVEN
-    request = Request(model, data, dev, unlabelled, size, columns, settings, header=not no_header)
+    size, rungs = "100%" if keep else tuple(budget) or NOTHING_GIVEN, split_rungs(budget) if ladder else None
+    request = Request(model, data, dev, unlabelled, size, columns, settings, not no_header, rungs)
     folder = out or Path("runs") / request.name
     config, layout = build_config(request, Path(f"{folder}.inputs"), set_)
     show(layout.describe())
-    if dry_run:
-        _show_plan(config)
-    else:
-        _carry_out(config, folder, keep, overwrite=overwrite)
+    _show_plan(config) if dry_run else _carry_out(config, folder, keep, overwrite=overwrite)
 
 
 def _carry_out(config: RunConfig, folder: Path, keep: str | None, *, overwrite: bool) -> None:
@@ -107,11 +105,12 @@ def _show_plan(config: RunConfig) -> None:
     from probescale.utils.yaml_files import to_yaml
 
     bench = prepare(config)
-    bench.most_layers()  # refuses a budget that nothing meets
+    bench.most_layers()  # refuses a budget that nothing meets; of a ladder, that of its largest rung
     schedule = make_schedule(bench)
     for line in schedule.lines():
         show(line)
     recovery = schedule.choices.fill_in(config.recovery)
-    recovery = recovery.model_copy(update={"learning_rate": config.recovery.learning_rate})
+    own = ("learning_rate", "epochs") if config.selection.ladder else ("learning_rate",)  # of every rung
+    recovery = recovery.model_copy(update={name: getattr(config.recovery, name) for name in own})
     show("\nAs a configuration for `probescale run` (short trainings still choose the learning rate of cut models):\n")
     show(to_yaml(config.model_copy(update={"recovery": recovery}), only_set=True))

@@ -21,6 +21,9 @@ Set = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change one setting, such as selection.k=4. Repeatable."),
 ]
 SavedModel = Annotated[str, typer.Argument(help="Run folder, model folder, folder of an export, or hub name.")]
+Rung = Annotated[
+    str | None, typer.Option(help="Which model of a ladder, such as 5x.", show_default="the recommended one")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Budgets = Annotated[

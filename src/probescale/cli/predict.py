@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import Overwrite, SavedModel, quick_imports, show
+from probescale.cli.options import Overwrite, Rung, SavedModel, quick_imports, show
 from probescale.errors import UserError
 
 
@@ -26,6 +26,7 @@ class Shape(str, Enum):
 def predict(
     model: SavedModel,
     file: Annotated[str, typer.Argument(help="One text per line, .csv, .tsv or .jsonl; -: standard input.")] = "-",
+    rung: Rung = None,
     text: Annotated[str, typer.Option(help="Column or field of the text; a column also by number, from 1.")] = "text",
     pair: Annotated[str | None, typer.Option(help="Column or field of the second text.")] = None,
     no_header: Annotated[
@@ -64,7 +65,7 @@ def predict(
         from probescale.deploy.write_predictions import WRITERS, FaultCounter, open_output
     if no_header and detect_format(path) not in ("csv", "tsv"):
         raise UserError("only .csv and .tsv files have a header", field="--no-header", hint="leave it out")
-    opened = open_model(model)
+    opened = open_model(model, rung)
     shape = format_ or (Shape.jsonl if out or not sys.stdout.isatty() else Shape.table)
     faults = FaultCounter(lambda message: typer.echo(message, err=True))
     with path.open("rb") if path else sys.stdin.buffer as stream, open_output(out) as target:

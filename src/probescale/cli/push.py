@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from probescale.cli.app import app
-from probescale.cli.options import show
+from probescale.cli.options import Rung, show
 
 
 @app.command()
 def push(
     model: Annotated[Path, typer.Argument(help="Run folder, or model folder.")],
     repo: Annotated[str, typer.Argument(help="Repository on the hub: owner/name.")],
+    rung: Rung = None,
     private: Annotated[bool, typer.Option("--private", help="Make the repository private, if it is new.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be uploaded.")] = False,
 ) -> None:
@@ -24,7 +25,7 @@ def push(
     from probescale.deploy.push import push as upload
     from probescale.utils.files import format_size
 
-    folder = find_model_folder(model)
+    folder = find_model_folder(model, rung)
     paths = list_files(folder)
     if dry_run:
         for path in paths:

@@ -21,7 +21,12 @@ class SelectionConfig(Section):
     budget: OneBudget | tuple[OneBudget, ...] | None = Field(
         default=None,
         description="82M parameters, 23% of them, 5x fewer (embeddings and head counted), 12 GFLOPs, 150MB on disk, "
-        "20ms on this machine; a list: all of them apply.",
+        "20ms on this machine; a list: all of them apply. Several models of different sizes: see ladder.",
+    )
+    ladder: Literal["auto"] | tuple[OneBudget, ...] | None = Field(
+        default=None,
+        description="Several sizes instead of a budget, such as [2x, 5x, 10x]: one run makes a model of each. `auto`: "
+        "2x, 3x, 5x, 10x and 20x, as far as the model can be made so small.",
     )
     k: Int | None = Field(
         default=None, ge=1, description="Number of layers, instead of a budget; with a budget: at most this many."
@@ -52,8 +57,13 @@ class SelectionConfig(Section):
 
     @model_validator(mode="after")
     def _budget_or_k(self) -> SelectionConfig:
-        if self.budget in (None, ()) and self.k is None:
-            raise ValueError("give a budget (82M, 23%, 5x, 12 GFLOPs, 150MB, 20ms), k (number of layers), or both")
+        given = self.budget not in (None, ()) or self.k is not None
+        if self.ladder not in (None, ()) and given:
+            raise ValueError("a ladder has a model of every size: leave budget and k out, or the ladder")
+        if self.ladder in (None, ()) and not given:
+            raise ValueError(
+                "give a budget (82M, 23%, 5x, 12 GFLOPs, 150MB, 20ms), k (number of layers), both, or a ladder of sizes"
+            )
         return self
 
 

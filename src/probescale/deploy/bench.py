@@ -8,6 +8,7 @@ from contextlib import ExitStack
 
 import numpy as np
 
+from probescale.deploy.model_folder import list_models
 from probescale.deploy.model_process import ModelProcess
 from probescale.errors import UserError
 from probescale.utils.files import Record
@@ -43,10 +44,11 @@ class BenchResult(Record):
 def bench(
     sources: Sequence[str], batch_sizes: Sequence[int] = (1, 32), lengths: Sequence[int] = (32, 128), passes: int = 20
 ) -> BenchResult:
-    """Time every model with every batch size and length.
+    """Time every model with every batch size and length; of a ladder, every rung.
 
     The models take turns, pass by pass, so that other load on the machine slows all of them alike.
     """
+    sources = [model for source in sources for model in list_models(source)]
     if len(set(sources)) < len(sources):
         raise UserError("a model is given twice", field="MODEL", hint="give each once")
     import torch

@@ -30,24 +30,50 @@ if TYPE_CHECKING:
     from probescale.report.findings import RunFindings
     from probescale.utils.progress import PlainConsole
 
-RUN_FILES = ("config.yaml", "scores.json", "selection.json", "metrics.json", "report.html", "model/config.json")
+RUN_FILES = ("config.yaml", "scores.json", "selection.json", "metrics.json", "report.html")
 PAGE_HEIGHT = 720  # pixels of the report in a notebook; it scrolls
 
 
 class Compressed:
-    """A finished run: the small model, its figures and its report."""
+    """A finished run: the small model, its figures and its report. Of a ladder, one of its models."""
 
-    def __init__(self, folder: Path | str) -> None:
-        """Open the folder of a finished run; weights are loaded on first use."""
-        self.folder = Path(folder)
+    def __init__(self, folder: Path | str, rung: str | None = None) -> None:
+        """Open the folder of a finished run; weights are loaded on first use.
+
+        `rung`: a size of a ladder, such as "5x"; by default the one that its report recommends.
+        """
+        from probescale.deploy.model_folder import find_model_folder
+
+        self.folder, self._rung = Path(folder), rung
         _refuse_unfinished(self.folder)
+        if rung:
+            find_model_folder(self.folder, rung)  # refuses a rung that there is not
+
+    # Of a ladder
+
+    @property
+    def rungs(self) -> tuple[str, ...]:
+        """The names of the sizes that learned the task, the largest first; empty where the run is not a ladder."""
+        ladder = self._findings.ladder
+        return tuple(rung.name for rung in ladder.alive) if ladder else ()
+
+    def rung(self, name: str) -> Compressed:
+        """Another size of the same ladder."""
+        return Compressed(self.folder, name)
 
     # Figures
 
     @cached_property
     def result(self) -> RunResult:
         """Metrics of the original, the small model and the compared strategies, from metrics.json."""
-        return RunResult.load(self.folder / "metrics.json")
+        return RunResult.load(self._records / "metrics.json")
+
+    @property
+    def _records(self) -> Path:
+        """The folder with the figures of this model."""
+        from probescale.pipeline.rungs import RUNGS
+
+        return self.folder / RUNGS / self._model_folder.name if self._rung else self.folder
 
     @property
     def params(self) -> int:
@@ -74,12 +100,17 @@ class Compressed:
 
     def _print_tables(self, console: PlainConsole) -> None:
         """Print the tables of layers and models, and what they come to in sentences."""
+        from probescale.report.ladder import ladder_table, wish_table
         from probescale.report.tables import comparison_table, layer_table
         from probescale.report.verdict import run_summary
 
         console.print(layer_table(self._findings.scores, self.result.subnetwork.kept).rich())
         console.print("")
-        console.print(comparison_table(self.result).rich())
+        ladder = self._findings.ladder
+        console.print((ladder_table(self._findings) if ladder else comparison_table(self.result)).rich())
+        if ladder:
+            console.print("")
+            console.print(wish_table(ladder).rich())
         for line in (*run_summary(self._findings), f"model, scores and report: {self.folder}"):
             console.print(f"\n{line}", soft_wrap=True)
 
@@ -88,7 +119,7 @@ class Compressed:
         """Scores, selection, metrics and regressions of the run."""
         from probescale.report.findings import RunFindings
 
-        return RunFindings.load(self.folder)
+        return RunFindings.load(self.folder, self._records)
 
     def _page_frame(self) -> str:
         """report.html inside an element of its own: its style and script do not reach the notebook."""
@@ -137,7 +168,7 @@ class Compressed:
     def _model_folder(self) -> Path:
         from probescale.deploy.model_folder import find_model_folder
 
-        return find_model_folder(self.folder)
+        return find_model_folder(self.folder, self._rung)
 
     @property
     def model(self) -> PreTrainedModel:
@@ -219,12 +250,14 @@ class Compressed:
     ) -> Path:
         """Write the model in another format, compared with the PyTorch model before it is kept; returns the folder.
 
-        The folder's default name is the run's with the format at its end: runs/my-onnx, or runs/my-int8.
+        The folder's default name is the run's with the format at its end: runs/my-onnx, or runs/my-int8; of a rung,
+        runs/my-5x-onnx.
         """
         from probescale.deploy.export import export as write_export
 
-        target = Path(out or f"{self.folder}-{'int8' if int8 else format}")
-        write_export(str(self.folder), target, format, int8=int8, overwrite=overwrite)
+        name = "-".join(filter(None, (str(self.folder), self._rung, "int8" if int8 else format)))
+        target = Path(out or name)
+        write_export(str(self.folder), target, format, rung=self._rung, int8=int8, overwrite=overwrite)
         return target
 
     def push_to_hub(self, name: str, *, private: bool = False) -> str:
@@ -237,7 +270,7 @@ class Compressed:
         """Time the small model, next to others: latency, throughput, memory, size. Speed is relative to the first."""
         from probescale.deploy.bench import bench
 
-        return bench([*map(str, others), str(self.folder)])
+        return bench([*map(str, others), str(self._model_folder if self._rung else self.folder)])
 
 
 def _refuse_unfinished(folder: Path) -> None:
@@ -245,7 +278,9 @@ def _refuse_unfinished(folder: Path) -> None:
     from probescale.pipeline.folder import MARK
 
     partial = Path(f"{folder.resolve()}.partial")
-    missing = [name for name in RUN_FILES if not (folder / name).is_file()]
+    several = (folder / "ladder.json").is_file()
+    needed = RUN_FILES if several else (*RUN_FILES, "model/config.json")
+    missing = [name for name in needed if not (folder / name).is_file()]
     interrupted = (folder / MARK).is_file() or (missing and (partial / MARK).is_file())
     if not missing and not interrupted:
         return

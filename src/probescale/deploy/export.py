@@ -32,15 +32,23 @@ TEXTS = (
 
 
 def export(
-    source: str, out: Path, to: str = "onnx", *, int8: bool = False, tolerance: float = 0.01, overwrite: bool = False
+    source: str,
+    out: Path,
+    to: str = "onnx",
+    *,
+    rung: str | None = None,
+    int8: bool = False,
+    tolerance: float = 0.01,
+    overwrite: bool = False,
 ) -> ExportRecord:
     """Write a model with its tokenizer and config into a folder; `tolerance` is what the task's metric may lose.
 
-    Where the dev set of its run is gone or has changed, the metric is not evaluated, and the record says why.
+    `rung`: a size of a ladder, such as 5x. Where the dev set of its run is gone or has changed, the metric is not
+    evaluated, and the record says why.
     """
     exporter = find_exporter(to)
     out = check_output_folder(out, kind=KIND, inputs=[source], overwrite=overwrite)
-    folder = find_model_folder(Path(source))
+    folder = find_model_folder(Path(source), rung)
     loaded = load_pytorch(folder, source, "MODEL")
     exporter.check(loaded)
     original = wrap_pytorch(loaded)

@@ -24,9 +24,12 @@ from probescale.models.tokenizers import load_tokenizer
 from probescale.tasks.kinds import find_kind
 
 
-def open_model(source: str, *, field: str = "MODEL") -> InferenceModel:
-    """Open a run's folder, a model folder, a folder that `export` wrote, or a model of the hub."""
-    folder = find_model_folder(Path(source))
+def open_model(source: str, rung: str | None = None, *, field: str = "MODEL") -> InferenceModel:
+    """Open a run's folder, a model folder, a folder that `export` wrote, or a model of the hub.
+
+    `rung`: a size of a ladder, such as 5x.
+    """
+    folder = find_model_folder(Path(source), rung)
     if exporter := detect_exporter(folder):
         return open_exported(folder, exporter, field=field)
     return wrap_pytorch(load_pytorch(folder, source, field))

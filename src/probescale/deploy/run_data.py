@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probescale.errors import UserError
+from probescale.pipeline.rungs import MODELS, RUNGS
 from probescale.pipeline.validate import load_config
 from probescale.recovery.result import ORIGINAL, RunResult
 from probescale.tasks.task import Task, load_task
@@ -25,10 +26,12 @@ def load_run_data(model: Path, labels: tuple[str, ...]) -> RunData:
 
     `labels`: in the order of the model's outputs.
     """
-    run = model.parent
-    if model.name not in ("model", ORIGINAL) or not (run / "config.yaml").is_file():
+    run = model.parent.parent if model.parent.name == MODELS else model.parent
+    in_ladder = model.parent.name == MODELS
+    if not (in_ladder or model.name in ("model", ORIGINAL)) or not (run / "config.yaml").is_file():
         raise UserError("the model is not in a run folder")
-    config, result = load_config(run / "config.yaml"), RunResult.load(run / "metrics.json")
+    records = run / RUNGS / model.name if in_ladder else run
+    config, result = load_config(run / "config.yaml"), RunResult.load(records / "metrics.json")
     task = load_task(config.task, config.seed)
     if task.kind.named and sorted(labels) == sorted(task.train.names):
         task = task.with_names(labels)

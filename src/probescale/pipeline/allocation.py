@@ -7,7 +7,7 @@ far as training does not win them back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,23 +61,27 @@ class Allocations(Record):
         return list(by_layers.values())
 
 
-def allocate(bench: Workbench, scores: ProbeScores, path: Path) -> list[ShrinkPlan]:
+def allocate(bench: Workbench, scores: ProbeScores, path: Path, larger: Path | None = None) -> list[ShrinkPlan]:
     """How to shrink what is not a layer: the best way for every number of layers, the best of all first.
 
-    Kept in a file, as it takes some passes through the model.
+    Kept in a file, as it takes some passes through the model. `larger`: the file of a larger size in the same ladder;
+    what smaller parts lose is measured there once for all.
     """
     if len(bench.shrinks) == 1:
         return bench.shrinks
     if not path.exists():
-        rank_allocations(bench, scores).save(path)
+        rank_allocations(bench, scores, Allocations.load(larger).losses if larger else {}).save(path)
     ranked = Allocations.load(path)
     if not bench.strategy.decides_allocation:
         console.print(f"the budget goes to {len(ranked.best.kept)} layers, {ranked.best.shrink}")
     return ranked.shrinks
 
 
-def rank_allocations(bench: Workbench, scores: ProbeScores) -> Allocations:
-    """Compare every allocation that fits the budget and is not smaller than another one in every part."""
+def rank_allocations(bench: Workbench, scores: ProbeScores, known: Mapping[str, float] | None = None) -> Allocations:
+    """Compare every allocation that fits the budget and is not smaller than another one in every part.
+
+    `known`: what some smaller parts lose, which is not measured again.
+    """
     evidence, strategy = Evidence.from_scores(scores), _sizing_strategy(bench)
     fitting = [(way, kept) for way in bench.shrinks if (kept := bench.propose(strategy, evidence, way))]
     if not fitting:
@@ -90,7 +94,10 @@ def rank_allocations(bench: Workbench, scores: ProbeScores) -> Allocations:
     prober = SubnetworkProber(bench.loaded, bench.task, bench.config)
     knows = prober.score(list({kept for _, kept in fitting}))
     reference = sorted((kept for _, kept in fitting), key=len)[len(fitting) // 2]
-    losses = _information_lost(bench, _single_parts(way for way, _ in fitting), reference)
+    parts, known = _single_parts(way for way, _ in fitting), known or {}
+    losses = {part: known[str(part)] for part in parts if str(part) in known}
+    if unknown := [part for part in parts if part not in losses]:
+        losses |= _information_lost(bench, unknown, reference)
     allocations = [
         Allocation(
             shrink=way,
@@ -101,7 +108,7 @@ def rank_allocations(bench: Workbench, scores: ProbeScores) -> Allocations:
         for way, kept in fitting
     ]
     ranked = sorted(allocations, key=lambda allocation: (-allocation.expected, allocation.params))
-    named = {str(part): round(loss, 4) for part, loss in losses.items()}
+    named = {**known, **{str(part): round(loss, 4) for part, loss in losses.items()}}
     best_of_size = {len(allocation.kept): allocation for allocation in reversed(ranked)}.values()
     kept = [one for place, one in enumerate(ranked) if place < KEPT_IN_FILE or one in best_of_size]
     return Allocations(allocations=tuple(kept), losses=named, compared=len(ranked))

@@ -37,6 +37,7 @@ class Request:
     columns: Mapping[str, str | None] = field(default_factory=dict)  # text, pair, label, kind, where given
     settings: Mapping[str, Any] = field(default_factory=dict)  # more settings, by dotted key
     header: bool = True  # the first line of CSV and TSV files has the names of the columns
+    ladder: str | Sequence[str] | None = None  # several sizes instead of a budget; "auto": the usual ones
 
     @property
     def name(self) -> str:
@@ -49,15 +50,24 @@ class Request:
         return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in stem) or "task"
 
 
-def refuse_beside_keep(**given: object) -> None:
-    """Refuse options that a search for the smallest model would ignore."""
+def refuse_beside_keep(keep: object, **given: object) -> None:
+    """Refuse options that a search for the smallest model would ignore, where there is a share to keep."""
     for name, value in given.items():
-        if value:
+        if value and keep is not None:
             raise UserError(
                 "a search for the smallest model chooses this by itself",
                 field=f"--{name}",
                 hint="leave it or --keep out",
             )
+
+
+def split_rungs(budgets: Sequence[str]) -> str | list[str]:
+    """The sizes of a ladder as a user lists them.
+
+    >>> split_rungs(["2x,5x", "10x"]), split_rungs([])
+    (['2x', '5x', '10x'], 'auto')
+    """
+    return [part.strip() for text in budgets for part in text.split(",")] or "auto"
 
 
 @contextmanager
@@ -91,10 +101,11 @@ def build_config(request: Request, inputs: Path, assignments: Sequence[str] = ()
         more = _as_source(request.unlabelled, inputs / "unlabelled.jsonl", "--unlabelled")
         task["unlabelled"] = {"source": more, **_text_columns(more, layout, "--unlabelled")}
     budget = request.budget if isinstance(request.budget, str) else list(request.budget)
+    rungs = request.ladder if isinstance(request.ladder, str) else list(request.ladder or ())
     raw: dict[str, Any] = {
         "model": {"source": _model_source(request.model, inputs / "model")},
         "task": task,
-        "selection": {"budget": budget},
+        "selection": {"ladder": rungs} if rungs else {"budget": budget},
     }
     for key, value in request.settings.items():
         _set(raw, key, value)

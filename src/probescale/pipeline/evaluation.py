@@ -18,10 +18,11 @@ from probescale.models.loading import LoadedModel
 from probescale.models.parameters import Parameters
 from probescale.models.saving import describe_cut, save_model
 from probescale.models.shrink.shrink_plan import ShrinkPlan
+from probescale.models.shrink.word_pieces import WordPieces, measure_pieces
 from probescale.models.subsets import Subset
 from probescale.pipeline.folder import EVALUATED
 from probescale.pipeline.seals import INNER
-from probescale.pipeline.training import Training
+from probescale.pipeline.training import LargerRung, Training
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.alternatives import measure_alternatives
 from probescale.recovery.bias import Bias, SwapAnswers, answer_swaps, compare_swaps
@@ -79,16 +80,23 @@ class Evaluator:
         other.work = work
         return other
 
+    def for_rung(self, bench: Workbench, work: Path, shrink: ShrinkPlan) -> Evaluator:
+        """The same original and texts for another size. The original has to be evaluated before."""
+        other = copy.copy(self)
+        other.bench, other.config, other.held = bench, bench.config, None
+        other.training = self.training.for_rung(bench, work, shrink)
+        return other
+
+    def with_start(self, start: LargerRung | None) -> Evaluator:
+        """The same for subnetworks that are cut from a larger one."""
+        other = copy.copy(self)
+        other.training, other.held = self.training.with_start(start), None
+        return other
+
     def with_choices(self, choices: Choices) -> Evaluator:
         """The same with another recipe for the subnetworks. The original has to be evaluated before."""
         other = copy.copy(self)
         other.training, other.held = self.training.with_choices(choices), None
-        return other
-
-    def with_bench(self, bench: Workbench) -> Evaluator:
-        """The same with what was settled since: the recipe, and the texts of a short training."""
-        other = self.with_choices(bench.chosen_recipe)
-        other.bench, other.config = bench, bench.config
         return other
 
     def evaluate_original(self) -> EvaluatedModel:
@@ -125,6 +133,8 @@ class Evaluator:
             thresholds=model.thresholds,
             losses=losses,
             failure="" if health.learned else health.describe(),
+            retried=health.retried,
+            pieces=self._measure_pieces(model),
             **self._speed(model, is_original=is_original),
             seconds=round(time.perf_counter() - started, 1),
         )
@@ -168,6 +178,13 @@ class Evaluator:
             return None
         predicted = predict(model, held_out, max_length=self.config.model.max_length, title="validating")
         return self.task.measure(held_out.gold, predicted)
+
+    def _measure_pieces(self, model: LoadedModel) -> WordPieces | None:
+        if model.tokenizer is self.loaded.tokenizer:
+            return None
+        known, dev = self.shrinker.texts, self.task.dev
+        texts, seen = ((*data.texts, *(data.pairs or ())) for data in (dev, known))
+        return measure_pieces(model.tokenizer, self.loaded.tokenizer, texts, seen)
 
     def _speed(self, model: LoadedModel, *, is_original: bool) -> dict[str, Any]:
         settings = self.config.selection
@@ -248,9 +265,9 @@ class Evaluator:
             return None
         return compare_swaps(self.task.swaps, SwapAnswers.load(original), SwapAnswers.load(cut))
 
-    def save(self, selection: Selection) -> None:
-        """Write the selection's model as the run's result, and prove it."""
-        folder, kept = self.work / "model", selection.kept
+    def save(self, selection: Selection, folder: Path | None = None) -> None:
+        """Write the selection's model into a folder, by default that of the run's result, and prove it."""
+        folder, kept = folder or self.work / "model", selection.kept
         if folder.exists():
             return
         if self.held and self.held[0] == kept:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
 from probescale.config import RunConfig
 from probescale.pipeline.evaluation import Evaluator
 from probescale.probing.scores import ProbeScores
+from probescale.recovery.ladder import LadderResult
 from probescale.recovery.predictions import write_predictions_csv
 from probescale.recovery.regressions import find_regressions
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel, RunResult
@@ -41,31 +43,70 @@ def write_outputs(
     them on dev, where not all come from this evaluator. `others`: other models, or why they have no row. `search`: how
     the size was found, where it was searched for.
     """
-    task, work = evaluator.task, evaluator.work
     predictions = predictions or {name: evaluator.predictions(name, model) for name, model in models.items()}
-    other_models = {name: other for name, other in (others or {}).items() if isinstance(other, EvaluatedModel)}
-    predictions = {**predictions, **{name: evaluator.predictions_of_other(name) for name in other_models}}
-    result = _result(evaluator, chosen, models, alternatives, predictions, search.keep if search else None)
-    failed = {name: why for name, why in (others or {}).items() if isinstance(why, str)}
-    other_models = _without_retention(other_models, result)
-    result = result.model_copy(update={"other_models": other_models, "failed_models": failed})
-    write_text(work / "config.yaml", to_yaml(settled_config(evaluator)))
-    write_predictions_csv(work / "predictions.csv", task, predictions)
-    changed = find_regressions(task, predictions[ORIGINAL], predictions[chosen.strategy])
-    if changed:
-        changed.save(work / "regressions.json")
-    bias = evaluator.bias(result.subnetwork)
-    if bias:
-        bias.save(work / "bias.json")
-    chosen.save(work / "selection.json")
-    result.save(work / "metrics.json")
-    write_figure(scores, work / "probes", chosen.kept)
-    contradictions = task.contradictions.sentence() if task.contradictions else ""
-    findings = RunFindings(scores, chosen, result, evaluator.parameters, changed, bias, search, contradictions)
+    findings = collect_findings(evaluator, scores, chosen, models, others or {}, alternatives, predictions, search)
+    write_card(evaluator, findings, evaluator.work / "model")
+    write_report(evaluator, findings, predictions, settled_config(evaluator))
+    return findings.result
+
+
+def collect_findings(
+    evaluator: Evaluator,
+    scores: ProbeScores,
+    chosen: Selection,
+    models: dict[str, EvaluatedModel],
+    others: Mapping[str, EvaluatedModel | str],
+    alternatives: tuple[Alternative, ...],
+    predictions: Mapping[str, np.ndarray],
+    search: SmallestSearch | None = None,
+    ladder: LadderResult | None = None,
+) -> RunFindings:
+    """What a run found about one of its models; the arguments are those of `write_outputs`."""
+    task = evaluator.task
+    result = _result(evaluator, chosen, models, alternatives, predictions, search.keep if search else None, ladder)
+    failed = {name: why for name, why in others.items() if isinstance(why, str)}
+    measured = {name: other for name, other in others.items() if isinstance(other, EvaluatedModel)}
+    update = {"other_models": _without_retention(measured, result), "failed_models": failed}
+    return RunFindings(
+        scores,
+        chosen,
+        result.model_copy(update=update),
+        evaluator.parameters,
+        find_regressions(task, predictions[ORIGINAL], predictions[chosen.strategy]),
+        evaluator.bias(result.subnetwork),
+        search,
+        task.contradictions.sentence() if task.contradictions else "",
+        ladder,
+    )
+
+
+def write_records(findings: RunFindings, folder: Path) -> None:
+    """Write selection, metrics, regressions and bias as JSON."""
+    findings.selection.save(folder / "selection.json")
+    findings.result.save(folder / "metrics.json")
+    if findings.regressions:
+        findings.regressions.save(folder / "regressions.json")
+    if findings.bias:
+        findings.bias.save(folder / "bias.json")
+
+
+def write_card(evaluator: Evaluator, findings: RunFindings, folder: Path) -> None:
+    """Write the model card into the folder of the model."""
+    write_text(folder / "README.md", model_card(evaluator.loaded, evaluator.task, findings))
+
+
+def write_report(
+    evaluator: Evaluator, findings: RunFindings, predictions: Mapping[str, np.ndarray], config: RunConfig
+) -> None:
+    """Write what people read into the folder that the evaluator works in, and the records that belong to it."""
+    task, work = evaluator.task, evaluator.work
+    others = {name: evaluator.predictions_of_other(name) for name in findings.result.other_models}
+    write_text(work / "config.yaml", to_yaml(config))
+    write_predictions_csv(work / "predictions.csv", task, {**predictions, **others})
+    write_records(findings, work)
+    write_figure(findings.scores, work / "probes", findings.selection.kept)
     write_text(work / "report.md", run_report(task, evaluator.loaded.family, findings))
     write_text(work / "report.html", run_page(findings))
-    write_text(work / "model" / "README.md", model_card(evaluator.loaded, task, findings))
-    return result
 
 
 def settled_config(evaluator: Evaluator) -> RunConfig:
@@ -83,6 +124,7 @@ def _result(
     alternatives: tuple[Alternative, ...],
     predictions: Mapping[str, np.ndarray],
     wanted: float | None,
+    ladder: LadderResult | None,
 ) -> RunResult:
     task, (original, subnetwork, *_) = evaluator.task, models.values()
     failure = _failure(original, subnetwork)
@@ -92,7 +134,8 @@ def _result(
         alternatives = tuple(one.model_copy(update={"retention": None}) for one in alternatives)
     with spinner("resampling"):
         both = (predictions[chosen.strategy], predictions[ORIGINAL])
-        sure = retention_interval(task.measure, task.gold, *both, evaluator.config.seed)
+        together = len(ladder.rungs) if ladder else 1
+        sure = retention_interval(task.measure, task.gold, *both, evaluator.config.seed, together)
     return RunResult(
         task=task.name,
         metric=task.metric,

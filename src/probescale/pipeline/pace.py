@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from probescale.models.loading import LoadedModel
+from probescale.models.subsets import Subset
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.inputs import build_inputs, select_model_fields
@@ -29,24 +30,35 @@ class Pace(NamedTuple):
 
     forward: float  # through the original
     train: float  # a training step of the original
-    train_cut: float  # a training step of a model of the budget's size
+    train_cut: float  # a training step of a model of the budget's size; of a ladder, of its largest rung
+    train_rungs: dict[str, float] = {}  # noqa: RUF012 - the same of every rung; nothing changes it
+
+    def for_rung(self, name: str) -> float:
+        """Seconds per text of a training step of this size."""
+        return self.train_rungs.get(name, self.train_cut)
 
 
 def measure_pace(bench: Workbench) -> Pace:
     """Time a few batches of the data's own texts: forward and trained, through the original and a smaller model."""
-    total, original = bench.shrinker.original.total, sum(bench.shrinker.original.layers)
-    limits = [limit.most(total) for limit in bench.budget.limits if limit.unit == "parameters"]
-    allowed = min(limits, default=total / 2)
-    layers = bench.budget.k or max(round(SHARE_OF_LAYERS * allowed / original * bench.loaded.layers), 1)
-    layers = min(layers, bench.loaded.layers)
-    fixed = bench.loaded.family.fixed(bench.loaded.model.config)
-    kept = tuple(sorted({*fixed, *range(1, layers + 1)}))
     recipe = bench.chosen_recipe
     with spinner("measuring this machine"):
         forward = _time_forward(bench)
         train = _time_training(bench, bench.loaded, recipe.original_batch_size, recipe.original_dropout)
-        train_cut = _time_training(bench, keep_layers(bench.loaded, kept), recipe.batch_size, recipe.dropout)
-    return Pace(forward, train, train_cut)
+        cut = {
+            name: _time_training(rung, keep_layers(rung.loaded, _usual_layers(rung)), recipe.batch_size, recipe.dropout)
+            for name, rung in bench.rungs.items()
+        }
+    return Pace(forward, train, max(cut.values()), cut if bench.config.selection.ladder else {})
+
+
+def _usual_layers(bench: Workbench) -> Subset:
+    """About as many layers as the budget allows."""
+    total, original = bench.shrinker.original.total, sum(bench.shrinker.original.layers)
+    limits = [limit.most(total) for limit in bench.budget.limits if limit.unit == "parameters"]
+    allowed = min(limits, default=total / 2)
+    layers = bench.budget.k or max(round(SHARE_OF_LAYERS * allowed / original * bench.loaded.layers), 1)
+    fixed = bench.loaded.family.fixed(bench.loaded.model.config)
+    return tuple(sorted({*fixed, *range(1, min(layers, bench.loaded.layers) + 1)}))
 
 
 def _time_forward(bench: Workbench) -> float:

@@ -9,7 +9,8 @@ from probescale.config import RecoveryConfig, RunConfig
 from probescale.errors import UserError
 from probescale.pipeline.pace import Pace, measure_pace
 from probescale.pipeline.removals import CALIBRATION_TOKENS
-from probescale.pipeline.tournament_size import COST, FULL, count_tournament_texts, has_tournament
+from probescale.pipeline.sources import count_source_texts
+from probescale.pipeline.tournament_size import BELOW, FULL, count_tournament_texts, has_tournament
 from probescale.pipeline.workbench import Workbench
 from probescale.probing.lens import LENS_TOKENS
 from probescale.recovery.alternatives.frozen_encoder import MOST_TEXTS
@@ -40,6 +41,7 @@ class Schedule(Record):
     seconds: dict[str, float]  # by phase, in the order of the work
     pace: Pace
     usual_seconds: float  # what the usual amount of training would take
+    effort: float = 1.0  # how much is trained, in comparison with the usual amount
     limit: float | None = None  # seconds that were allowed
 
     @property
@@ -86,7 +88,7 @@ def plan_schedule(bench: Workbench, pace: Pace) -> Schedule:
 
     def plan(effort: float) -> dict[str, float]:
         lighter = bench.with_config(scale_probing(bench.config, situation.labelled, effort))
-        return estimate_phases(lighter, choose_recipe(settings, situation, effort), pace)
+        return estimate_phases(lighter, choose_recipe(settings, situation, effort), pace, effort)
 
     effort, usual = 1.0, plan(1.0)
     if limit is not None:
@@ -107,8 +109,14 @@ def plan_schedule(bench: Workbench, pace: Pace) -> Schedule:
         seconds={name: round(value, 1) for name, value in plan(effort).items()},
         pace=pace,
         usual_seconds=round(sum(usual.values()), 1),
+        effort=effort,
         limit=limit,
     )
+
+
+def choose_rung_recipe(rung: Workbench, schedule: Schedule) -> Choices:
+    """The recipe of one rung of a ladder: the same texts as for all others, read more or less often."""
+    return choose_recipe(rung.config.recovery, rung.situation, schedule.effort)
 
 
 def scale_probing(config: RunConfig, rows: int, effort: float) -> RunConfig:
@@ -131,8 +139,17 @@ def set_examples(config: RunConfig, probed: int, sampled: int) -> RunConfig:
     return config.model_copy(update=parts)
 
 
-def estimate_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str, float]:
-    """Seconds of every phase, in the order of the work."""
+def name_phase(rung: str, what: str) -> str:
+    """The name of a phase that every rung of a ladder has.
+
+    >>> name_phase("5x", "training"), name_phase("", "training")
+    ('5x: training', 'training')
+    """
+    return f"{rung}: {what}" if rung else what
+
+
+def estimate_phases(bench: Workbench, choices: Choices, pace: Pace, effort: float = 1.0) -> dict[str, float]:
+    """Seconds of every phase, in the order of the work. `effort`: as the choices have it, for the rungs of a ladder."""
     if bench.situation.running_text:
         return estimate_text_phases(bench, choices, pace)
     config, situation, layers = bench.config, bench.situation, bench.loaded.layers
@@ -141,8 +158,6 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str,
     blocks, allocations = layers * (layers + 1) / 2, ALLOCATIONS_PROBED if len(bench.shrinks) > 1 else 0
     passes = probed + sampled * (blocks / layers + allocations / 2)
     fits = layers * PROBE_SECONDS + blocks * BLOCK_SECONDS + allocations * ALLOCATION_SECONDS
-    read = count_read(config.recovery, situation, choices)
-    final = read * pace.train_cut
     phases = {
         "probing": passes * pace.forward + fits,
         "training the original": choices.original_epochs * rows * pace.train + (rows + dev) * pace.forward,
@@ -150,17 +165,28 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str,
     if config.recovery.distil:
         answered = count_available(config.recovery, situation, choices.augment)
         phases["training the original"] += min(answered, choices.texts or answered) * pace.forward
-    if has_tournament(bench, read):
-        phases["tournament"] = count_tournament_texts(bench, read) * pace.train_cut
-    phases["training"] = final
+    for name, rung in bench.rungs.items():
+        own = choose_recipe(config.recovery, rung.situation, effort) if name else choices
+        phases |= _estimate_rung(rung, name, count_read(config.recovery, situation, own), pace.for_rung(name))
     others, models = len(bench.strategies) - 1, len(config.other_models)
     if others or models:
         as_original = choices.original_epochs * rows * pace.train + (rows + dev) * pace.forward
+        final = count_read(config.recovery, situation, choices) * pace.train_cut
         phases["comparison"] = others * (final + dev * pace.forward) + models * as_original
     encoded = min(rows, MOST_TEXTS) + min(
         count_available(config.recovery, situation, choices.augment) - rows, MOST_TEXTS
     )
-    return phases | {"evaluation": FIXED_SECONDS + (encoded + 2 * dev) * pace.forward}
+    rungs = len(bench.rungs)
+    return phases | {"evaluation": rungs * FIXED_SECONDS + (encoded + (1 + rungs) * dev) * pace.forward}
+
+
+def _estimate_rung(rung: Workbench, name: str, read: int, per_text: float) -> dict[str, float]:
+    """Seconds of the phases that every size has; `read`: texts of its final training."""
+    phases: dict[str, float] = {}
+    if has_tournament(rung, read):
+        phases[name_phase(name, "tournament")] = count_tournament_texts(rung, read) * per_text
+    compared = 2 * count_source_texts(read) if rung.follows else 0  # cut from the original, and from the rung above
+    return phases | {name_phase(name, "training"): (read + compared) * per_text}
 
 
 def estimate_text_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict[str, float]:
@@ -191,17 +217,30 @@ def refit(schedule: Schedule, bench: Workbench, phases: Phases, per_text: float 
     if schedule.limit is None or not settings.epochs == settings.texts == "auto":
         return choices
     slower = min(max(phases.slower, 1 / MOST_SLOWER), MOST_SLOWER)
-    per_text = per_text or slower * schedule.pace.train_cut
+    per_text = per_text or slower * schedule.pace.for_rung(bench.rung)
     left = schedule.limit - phases.elapsed - slower * schedule.seconds["evaluation"]
     if others := len(bench.config.other_models):  # each about as long as the original
         left -= others * phases.took.get("training the original", slower * schedule.seconds["training the original"])
+    if bench.rung:  # a share for this rung, the rest for those below it
+        left *= _share_of_rung(schedule, bench.rung, phases)
     trainings = float(len(bench.strategies))
-    if bench.strategy.reads == "tournament" and "tournament" not in phases.took:
+    if bench.strategy.reads == "tournament" and name_phase(bench.rung, "tournament") not in phases.took:
+        size = BELOW if bench.follows else FULL
         if trial := bench.config.selection.trial:
-            left -= trial * FULL.units * per_text
+            left -= trial * size.units * per_text
         else:
-            trainings += COST
+            trainings += size.cost
     return fit_into(choices, settings, bench.situation, max(left, 1.0) / trainings, per_text)
+
+
+def _share_of_rung(schedule: Schedule, rung: str, phases: Phases) -> float:
+    """The planned share of a rung in the time of all that are not trained yet."""
+    planned: dict[str, float] = {}
+    for name in schedule.pace.train_rungs:
+        steps = (name_phase(name, what) for what in ("tournament", "training"))
+        planned[name] = sum(schedule.seconds.get(step, 0.0) for step in steps if step not in phases.took)
+    own = planned[rung]
+    return own / sum(planned.values()) if own else 1.0
 
 
 def fit_into(

@@ -7,7 +7,6 @@ train is held out to decide on; dev is for the final figures alone.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 from probescale.config import RunConfig
@@ -18,7 +17,7 @@ from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.evidence import best_task_probe, probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
-from probescale.pipeline.run import select_all
+from probescale.pipeline.rungs import select_all
 from probescale.pipeline.workbench import Workbench, prepare
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import ORIGINAL, EvaluatedModel
@@ -65,7 +64,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     strategy = config.selection.strategy
     if STRATEGIES[strategy].decides_allocation:
         strategy = "stitched" if config.selection.gap == 1 else "marginal"
-    selection = config.selection.model_copy(update={"budget": "100%", "k": None, "strategy": strategy})
+    selection = config.selection.model_copy(update={"budget": "100%", "k": None, "ladder": None, "strategy": strategy})
     bench = prepare(config.model_copy(update={"selection": selection, "compare": ()}), VALIDATION)
     opened = work_folder(out, bench.config, bench.provenance, overwrite=overwrite, keep=keep)
     with opened as work, report_shortage(work):
@@ -89,7 +88,7 @@ class _Search:
 
     def __init__(self, bench: Workbench, scores: ProbeScores, work: Path, keep: float) -> None:
         self.bench, self.scores, self.work, self.keep = bench, scores, work, keep
-        self.rungs = [ratio for ratio in RUNGS if self._fits(ratio)]
+        self.rungs = [ratio for ratio in RUNGS if bench.with_budget(f"{ratio:g}x").fits()]
         self.full = len(self.rungs)
         self.models: dict[int, EvaluatedModel] = {}
         self.expected: dict[int, float | None] = {}
@@ -114,7 +113,7 @@ class _Search:
         """The evaluator of one size, and the layers that the strategy keeps there."""
         if size not in self._evaluators:
             budget = "100%" if size == self.full else self.budget(size)
-            bench, work = self._with_budget(budget), self.work
+            bench, work = self.bench.with_budget(budget), self.work
             shrink = ShrinkPlan()
             if size < self.full:
                 work = self.work / ".work" / self.budget(size)
@@ -176,15 +175,3 @@ class _Search:
             retention=self.bench.task.measure.retention(value, self._value(self.original)),
             enough=value >= wanted,
         )
-
-    def _with_budget(self, budget: str) -> Workbench:
-        config = self.bench.config
-        selection = config.selection.model_copy(update={"budget": budget})
-        return self.bench.with_config(config.model_copy(update={"selection": selection}))
-
-    def _fits(self, ratio: float) -> bool:
-        try:
-            replace(self._with_budget(f"{ratio:g}x"), costs={}).check_budget()
-        except UserError:  # nothing is so small, however it is shrunk
-            return False
-        return True

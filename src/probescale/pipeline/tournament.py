@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from probescale.errors import UserError
@@ -30,6 +31,15 @@ BETTER_RATE = 0.75  # below it, a rate other than the usual one is taken
 AS_GOOD = 0.9  # above it, more and narrower layers are taken, although fewer have learned a little more
 DIVERGED = 1e6  # the loss of a training whose weights are no longer finite
 LEARNED = 0.95  # of a constant predictor's loss: below it, something was learned
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """What the tournaments of larger rungs found, for that of the next smaller one."""
+
+    rate: float = 1.0  # the best learning rate, times the usual one
+    rules: tuple[str, ...] = RULES  # the best first, but for the probes' choice, which always comes first
+    deeper: bool = True  # many narrow layers were at least as good as few wide ones
 
 
 class Candidate(Record):
@@ -95,6 +105,18 @@ class Tournament(Record):
         """The finalists' layers, the winner's first."""
         return tuple(candidate.kept for candidate in self.rank(self.finals))
 
+    def teach(self, before: Lessons) -> Lessons:
+        """What to try at the next smaller size, with what was known `before`."""
+        usual, best = self.rates[0].learning_rate if self.rates else None, self.learning_rate
+        ranked = [each.rule for each in self.rank(self.rules)] if self.rules else []
+        known = (*ranked, *before.rules)
+        tried = self.slow or self.allocations
+        return Lessons(
+            rate=best / usual if usual and best else before.rate,
+            rules=tuple(dict.fromkeys((RULES[0], *known))),
+            deeper=len(self.winner.kept) >= len(tried[0].kept) if len(tried) > 1 else before.deeper,
+        )
+
     def find(self, shrink: ShrinkPlan, kept: Subset, texts: int, rate: float) -> Candidate | None:
         """The same training in another round."""
         wanted = (shrink, kept, texts, rate)
@@ -132,23 +154,34 @@ class Tournament(Record):
 
 
 def run_tournament(
-    bench: Workbench, evaluator: Evaluator, shrinks: Sequence[ShrinkPlan], evidence: Evidence, path: Path
+    bench: Workbench,
+    evaluator: Evaluator,
+    shrinks: Sequence[ShrinkPlan],
+    evidence: Evidence,
+    path: Path,
+    lessons: Lessons | None = None,
 ) -> Tournament:
-    """Train the candidates, resuming from what the file holds. The first way of shrinking is the probes' choice."""
-    return _Rounds(bench, evaluator, evidence, path).play(shrinks)
+    """Train the candidates, resuming from what the file holds. The first way of shrinking is the probes' choice.
+
+    `lessons`: of the rung above, in a ladder.
+    """
+    return _Rounds(bench, evaluator, evidence, path, lessons or Lessons()).play(shrinks)
 
 
 class _Rounds:
     """A tournament under way, saved after every training."""
 
-    def __init__(self, bench: Workbench, evaluator: Evaluator, evidence: Evidence, path: Path) -> None:
+    def __init__(
+        self, bench: Workbench, evaluator: Evaluator, evidence: Evidence, path: Path, lessons: Lessons
+    ) -> None:
         self.bench, self.evaluator, self.evidence, self.path = bench, evaluator, evidence, path
+        self.lessons = lessons
         self.state = Tournament.load(path) if path.exists() else Tournament()
         self.texts, self.size = texts_per_candidate(bench), choose_size(bench, count_planned(bench)) or FULL
         self.rate = evaluator.training.choices.learning_rate
 
     def play(self, shrinks: Sequence[ShrinkPlan]) -> Tournament:
-        rules = [rule for rule in RULES if self._propose(rule, shrinks[0])][: self.size.rules]
+        rules = [rule for rule in self.lessons.rules if self._propose(rule, shrinks[0])][: self.size.rules]
         if self.evaluator.config.recovery.learning_rate == "auto":
             self._compare_rates(shrinks[0], rules[0])
         best = self._best_allocation(self._nearest(shrinks, rules[0]), rules[0])
@@ -165,7 +198,7 @@ class _Rounds:
     def _nearest(self, shrinks: Sequence[ShrinkPlan], rule: str) -> list[ShrinkPlan]:
         """The probes' choice, and those ways of shrinking that leave the next larger or smaller numbers of layers."""
         counts = {shrink: len(self._propose(rule, shrink) or ()) for shrink in shrinks}
-        usual, narrower_first = counts[shrinks[0]], self.size.narrower_first
+        usual, narrower_first = counts[shrinks[0]], self.size.narrower_first and self.lessons.deeper
 
         def distance(shrink: ShrinkPlan) -> tuple[bool, int]:
             more = counts[shrink] - usual

@@ -11,6 +11,7 @@ from probescale.recovery.automatic import count_read
 from probescale.utils.progress import console
 
 COST = 0.5  # of all rounds, as a share of the texts that the final training reads
+COST_BELOW = 0.05  # the same for the smaller rungs of a ladder, which take over what the rung above has learned
 LEAST_TRIAL = 20  # texts, the least that selection.trial allows
 
 Round = Literal["rates", "allocations", "rules", "finals", "slow"]
@@ -28,6 +29,7 @@ class TournamentSize:
     longer: Mapping[Round, int]  # units that a candidate of each round reads
     units: int  # at most, of all rounds together
     fewest: int  # texts of a unit: after fewer, nothing can be told
+    cost: float = COST  # of all rounds, as a share of the texts that the final training reads
 
     def texts(self, read: int) -> int:
         """The texts of a unit, before a final training that reads this many.
@@ -35,7 +37,7 @@ class TournamentSize:
         >>> FULL.texts(128_000), SMALL.texts(10_000)
         (2462, 1250)
         """
-        return round(COST * read / self.units)
+        return round(self.cost * read / self.units)
 
 
 FULL = TournamentSize(
@@ -60,6 +62,19 @@ SMALL = TournamentSize(
     units=3 + 1,
     fewest=960,
 )
+# The learning rate is that of the rung above, the rules are its best ones, and other allocations lie in the direction
+# that was better there.
+BELOW = TournamentSize(
+    rates=(),
+    allocations=2,
+    narrower_first=True,
+    rules=3,
+    finalists=1,
+    longer={"rates": 1, "allocations": 2, "rules": 1, "finals": 2, "slow": 3},
+    units=2 * 2 + 3 + 2,
+    fewest=480,
+    cost=COST_BELOW,
+)
 
 
 def choose_size(bench: Workbench, read: int) -> TournamentSize | None:
@@ -67,10 +82,11 @@ def choose_size(bench: Workbench, read: int) -> TournamentSize | None:
 
     Where the user gives the texts of a short training, there is always one.
     """
-    fitting = [size for size in (FULL, SMALL) if size.texts(read) >= size.fewest]
+    sizes = (BELOW,) if bench.follows else (FULL, SMALL)
+    fitting = [size for size in sizes if size.texts(read) >= size.fewest]
     if fitting:
         return fitting[0]
-    return FULL if bench.config.selection.trial is not None else None
+    return sizes[0] if bench.config.selection.trial is not None else None
 
 
 def has_tournament(bench: Workbench, read: int) -> bool:
@@ -101,7 +117,7 @@ def settle_tournament(bench: Workbench) -> Workbench:
     """The same run with the texts of a short training as a plain setting."""
     if bench.strategy.reads != "tournament":
         return bench
-    return _with_selection(bench, trial=texts_per_candidate(bench))
+    return bench.with_selection(trial=texts_per_candidate(bench))
 
 
 def without_pointless_tournament(bench: Workbench) -> Workbench:
@@ -110,9 +126,4 @@ def without_pointless_tournament(bench: Workbench) -> Workbench:
         return bench
     strategy = "stitched" if bench.structure.gap == 1 else "marginal"
     console.print(f"the final training is too short to compare candidates first: probes choose the layers ({strategy})")
-    return _with_selection(bench, strategy=strategy)
-
-
-def _with_selection(bench: Workbench, **settings: object) -> Workbench:
-    selection = bench.config.selection.model_copy(update=settings)
-    return bench.with_config(bench.config.model_copy(update={"selection": selection}))
+    return bench.with_selection(strategy=strategy)

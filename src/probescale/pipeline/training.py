@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-
-import numpy as np
 
 from probescale.errors import UserError
 from probescale.models.loading import LoadedModel, load_classifier
@@ -19,6 +17,7 @@ from probescale.models.surgery import keep_layers
 from probescale.pipeline.folder import EVALUATED
 from probescale.pipeline.seals import INNER, TRACKED, TRAINING
 from probescale.pipeline.workbench import Workbench, load_token_teacher, match_teacher
+from probescale.recovery.answered_texts import gather_texts
 from probescale.recovery.fine_tuning import fine_tune, prepare_training
 from probescale.recovery.health import Health, check_subnetwork, check_trained
 from probescale.recovery.recipe import Choices, Recipe
@@ -32,14 +31,32 @@ from probescale.recovery.teacher import (
     record_teacher_tokens,
 )
 from probescale.recovery.thresholds import set_thresholds
-from probescale.tasks.unlabelled import changed_copies, joined
 from probescale.utils.progress import console
 
 TEACHER = "teacher"  # the fine-tuned original, and the answers that subnetworks learn
 HIGHER, LOWER, LONGER = 3.0, 1 / 3, 2  # other rates and epochs, where a training failed
-
+AGAIN = f"cut from the {ORIGINAL} instead"
 
 Trained = tuple[LoadedModel, tuple[float, ...], Health]  # a model, the loss of every epoch, and whether it learned
+
+
+@dataclass(frozen=True)
+class LargerRung:
+    """A trained subnetwork of a ladder, from which smaller ones can be cut."""
+
+    name: str
+    kept: Subset  # the original's layers that it has
+    shrink: ShrinkPlan
+    model: LoadedModel
+
+    def places(self, kept: Subset) -> Subset:
+        """Its own numbers of these layers of the original."""
+        return tuple(self.kept.index(layer) + 1 for layer in kept)
+
+    def remaining(self, shrink: ShrinkPlan) -> ShrinkPlan:
+        """The parts of a smaller subnetwork that are smaller than here."""
+        here = self.shrink.model_dump()
+        return ShrinkPlan(**{part: size for part, size in shrink.model_dump().items() if size != here[part]})
 
 
 class Training:
@@ -51,13 +68,25 @@ class Training:
         self.config, self.task, self.loaded, self.shrinker = bench.config, bench.task, bench.loaded, bench.shrinker
         self.choices: Choices = bench.chosen_recipe
         self.best_probe: float | None = None  # score of the best probe for the task's labels, where it is known
-        self.unlabelled = self.task.unlabelled
-        if copies := self.choices.augment:
-            changed = changed_copies(joined(self.task.train, self.unlabelled), copies, self.config.seed)
-            self.unlabelled = joined(changed, self.unlabelled)
-        if self.unlabelled and self.choices.texts is not None:  # nobody answers what nobody reads
-            drawn = np.random.default_rng(self.config.seed).permutation(len(self.unlabelled))
-            self.unlabelled = self.unlabelled.take(drawn[: max(self.choices.texts - len(self.task.train), 1)].tolist())
+        texts = gather_texts(self.task.train, self.task.unlabelled, self.choices, self.config.seed)
+        self.unlabelled = texts.unlabelled
+        # Of a ladder, a rung is cut from the original or from the rung above: texts that neither knows decide.
+        self.reserved = texts.reserve(self.config.seed) if self.config.selection.ladder else frozenset[int]()
+        self.start: LargerRung | None = None  # what subnetworks are cut from, instead of the original
+
+    def for_rung(self, bench: Workbench, work: Path, shrink: ShrinkPlan) -> Training:
+        """The same original and texts for another size, whose models stand in a folder of their own."""
+        other = copy.copy(self)
+        other.source_model = self.source_model  # loaded once for all
+        other.bench, other.config, other.choices = bench, bench.config, bench.chosen_recipe
+        other.work, other.shrink = work, shrink
+        return other
+
+    def with_start(self, start: LargerRung | None) -> Training:
+        """The same for subnetworks that are cut from a larger one; None: from the original."""
+        other = copy.copy(self)
+        other.start = start
+        return other
 
     def with_shrink(self, shrink: ShrinkPlan) -> Training:
         """The same for subnetworks that are shrunk in another way. The original has to be trained before."""
@@ -176,29 +205,40 @@ class Training:
         return trained
 
     def _fine_tune_or_again(self, name: str, kept: Subset) -> Trained:
-        """Where a subnetwork did not learn, it is trained once more, for longer and in another order; the better one
-        is kept."""
+        """Where a subnetwork did not learn, it is trained once more, for longer and in another order; and where it was
+        cut from a larger one, once more from the original. The better one is kept."""
+        trained = self._fine_tune_twice(name, kept)
+        if self.start is None or trained[2].learned or self.choices.epochs == 0:
+            return trained
+        console.print(f"{name}, cut from {self.start.name}, did not learn; cutting it from the {ORIGINAL} instead")
+        model, losses, health = self.with_start(None)._fine_tune_twice(name, kept, attempt=2)
+        if not health.learned and health.loss_share >= trained[2].loss_share:
+            return trained
+        return model, losses, replace(health, retried=f"cut from {self.start.name} it did not learn; {AGAIN}")
+
+    def _fine_tune_twice(self, name: str, kept: Subset, attempt: int = 0) -> Trained:
         recipe = self.choices.for_subnetworks(self.config.recovery)
         first: Trained | None = None
         try:
-            first = self._fine_tune_once(name, kept, recipe)
+            first = self._fine_tune_once(name, kept, recipe, attempt)
             if first[2].learned or recipe.epochs == 0:
                 return first
             console.print(f"{name} did not learn ({first[2].describe()}); training it again, for longer")
-            again = replace(recipe, epochs=LONGER * recipe.epochs)
+            again, why = replace(recipe, epochs=LONGER * recipe.epochs), "it did not learn at first; trained for longer"
         except UserError as error:
             if error.field != "recovery.learning_rate" or not self._chooses_rate():
                 raise
             console.print(f"{name}: {error}; training it again, at a lower rate")
             again = replace(recipe, learning_rate=LOWER * recipe.learning_rate)
+            why = "it diverged at first; trained again at a lower rate"
         try:
-            second = self._fine_tune_once(name, kept, again, attempt=1)
+            second = self._fine_tune_once(name, kept, again, attempt + 1)
         except UserError as error:
             if first is None or error.field != "recovery.learning_rate":
                 raise
             return first
         better = first is None or second[2].learned or second[2].loss_share < first[2].loss_share
-        return second if better or first is None else first
+        return (*second[:2], replace(second[2], retried=why)) if better or first is None else first
 
     def _fine_tune_once(self, name: str, kept: Subset, recipe: Recipe, attempt: int = 0) -> Trained:
         model = self.cut(kept)
@@ -212,7 +252,14 @@ class Training:
     def _check(self, model: LoadedModel, kept: Subset, recipe: Recipe) -> Health:
         teacher, length, seed = self.teacher_outputs(), self.config.model.max_length, self.config.seed
         learned, scale = prepare_training(
-            model, self.task.train, recipe, teacher=teacher, kept=kept, max_length=length, seed=seed
+            model,
+            self.task.train,
+            recipe,
+            teacher=teacher,
+            kept=kept,
+            reserved=self.reserved,
+            max_length=length,
+            seed=seed,
         )
         return check_subnetwork(model, learned, seed, scale)
 
@@ -234,6 +281,7 @@ class Training:
             recipe,
             teacher=None if is_original else self.teacher_outputs(),
             kept=kept,
+            reserved=frozenset() if is_original else self.reserved,
             max_length=self.config.model.max_length,
             seed=self.config.seed + (0 if is_original else attempt),
             title=f"fine-tuning: {name}",
@@ -241,15 +289,20 @@ class Training:
             checkpoints=self.checkpoints(kept or (), is_original=is_original) / str(attempt),
         )
 
-    def train_briefly(self, name: str, kept: Subset, texts: int, rate: float) -> ShortTraining:
-        """The loss of a subnetwork after a short training, on texts it did not see; and a constant predictor's."""
-        recipe = replace(self.choices.for_subnetworks(self.config.recovery), learning_rate=rate)
+    def train_briefly(self, name: str, kept: Subset, texts: int, rate: float | None = None) -> ShortTraining:
+        """The loss of a subnetwork after a short training, on texts it did not see; and a constant predictor's.
+
+        `rate`: the learning rate, if it is not that of the recipe.
+        """
+        recipe = self.choices.for_subnetworks(self.config.recovery)
+        recipe = recipe if rate is None else replace(recipe, learning_rate=rate)
         return train_briefly(
             self.cut(kept),
             self.task.train,
             recipe,
             teacher=self.teacher_outputs(),
             kept=kept,
+            reserved=self.reserved,
             texts=texts,
             max_length=self.config.model.max_length,
             seed=self.config.seed,
@@ -257,12 +310,14 @@ class Training:
         )
 
     def cut(self, kept: Subset) -> LoadedModel:
-        """The untrained subnetwork, checked to compute what the original computes with the other layers skipped."""
-        source = self.source_model
-        model = keep_layers(source, kept)
-        wanted = compute_layer_reference(source.model, source.family, kept)
+        """The untrained subnetwork, checked to compute what its source computes with the other layers skipped."""
+        source, places, shrink = self.source_model, kept, self.shrink
+        if self.start:
+            source, places, shrink = self.start.model, self.start.places(kept), self.start.remaining(shrink)
+        model = keep_layers(source, places)
+        wanted = compute_layer_reference(source.model, source.family, places)
         compare_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
-        return self.shrinker.for_model(source).shrink(model, kept, self.shrink) if self.shrink else model
+        return self.shrinker.for_model(source).shrink(model, places, shrink) if shrink else model
 
     @cached_property
     def source_model(self) -> LoadedModel:

@@ -27,7 +27,8 @@ from probescale.config import (
 from probescale.errors import Problems, UserError, lookup
 from probescale.probing.probes import PROBES
 from probescale.recovery.result import ORIGINAL
-from probescale.selection.budget import parse_budget
+from probescale.selection.budget import Budget, parse_budget
+from probescale.selection.ladder import parse_ladder
 from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import fill_in
 from probescale.tasks.kinds import KINDS, Kind, find_kind
@@ -79,7 +80,10 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
     # A section with an unknown key is still checked further: a user wants to hear of every fault in one go.
     if selection := _section(SelectionConfig, raw.get("selection")):
         attempt(lookup, STRATEGIES, selection.strategy, field="selection.strategy")
-        attempt(parse_budget, selection.budget, selection.k)
+        if selection.ladder:
+            attempt(parse_ladder, selection.ladder)
+        else:
+            attempt(parse_budget, selection.budget, selection.k)
     if probing := _section(ProbingConfig, raw.get("probing")):
         attempt(lookup, PROBES, probing.probe, field="probing.probe")
     for number, name in enumerate(raw["compare"] if isinstance(raw.get("compare"), list) else []):
@@ -188,6 +192,12 @@ def _check_together(config: RunConfig) -> None:
     """What shows only when all parts are read: labels that differ, too little data, an impossible budget."""
     task = config.task
     find_kind(task.kind).check_run(config)
+    if config.selection.ladder and config.compared_strategies:
+        raise UserError(
+            "a ladder compares sizes, not strategies",
+            field="compare",
+            hint="leave strategies out; a study compares strategies at several sizes",
+        )
     data = [task.train, task.dev, task.bias, *(probe.data for probe in task.probes)]
     classes = 2
     if all(is_local(part.source) for part in data if part is not None):
@@ -270,11 +280,19 @@ def check_budget(config: RunConfig, classes: int) -> None:
         layers = parameters.layers if config.shrink.units == "all" else (1,) * len(parameters.layers)
         parameters = parameters.model_copy(update={"embeddings": 0, "layers": layers, "original": parameters})
     chosen = config.selection
-    budget = parse_budget(chosen.budget, chosen.k)
-    timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
     workload = Workload(model, family, head, classes, chosen.length)
-    costs = measure_costs(timeless.units, workload)
-    constraints = Constraints(timeless, parameters, costs, Structure.from_config(chosen))
-    for strategy in (chosen.strategy, *config.compared_strategies):
-        most = largest_k(family.count_layers(model), constraints, strategy)
-        refuse_costly(strategy, len(parameters.layers), most, chosen.passes, constraints.full_structure)
+    for budget in _list_budgets(chosen):
+        timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
+        costs = measure_costs(timeless.units, workload)
+        constraints = Constraints(timeless, parameters, costs, Structure.from_config(chosen))
+        for strategy in (chosen.strategy, *config.compared_strategies):
+            most = largest_k(family.count_layers(model), constraints, strategy)
+            refuse_costly(strategy, len(parameters.layers), most, chosen.passes, constraints.full_structure)
+
+
+def _list_budgets(selection: SelectionConfig) -> list[Budget]:
+    """The budget, or those of a ladder's rungs; of the usual rungs only the largest one has to be possible."""
+    if not selection.ladder:
+        return [parse_budget(selection.budget, selection.k)]
+    rungs = [parse_budget(rung) for rung in parse_ladder(selection.ladder)]
+    return rungs[:1] if selection.ladder == "auto" else rungs

@@ -30,6 +30,7 @@ from probescale.recovery.recipe import Choices
 from probescale.selection.budget import Budget, Unit, parse_budget
 from probescale.selection.constraints import Constraints
 from probescale.selection.evidence import Evidence
+from probescale.selection.ladder import parse_ladder
 from probescale.selection.result import Selection
 from probescale.selection.select import largest_k, select, select_subset
 from probescale.selection.strategies import STRATEGIES, Reads, Strategy
@@ -60,6 +61,8 @@ class Workbench:
     provenance: dict[str, Any]
     costs: Mapping[Unit, Cost] | None = None  # in units other than parameters; None: not measured yet
     recipe: Choices | None = None  # of the trainings; None: not chosen yet
+    rung: str = ""  # the name of this size in a ladder; empty without one
+    follows: bool = False  # a smaller rung, whose tournament builds on that of the rung above
 
     @property
     def chosen_recipe(self) -> Choices:
@@ -82,6 +85,7 @@ class Workbench:
             tokens=float(lengths.mean()),
             already_trained=self.loaded.head_is_trained,
             times_smaller=self.times_smaller,
+            in_ladder=bool(self.rung),
             rare_labels=self.task.metric in ("f1", "macro_f1") and find_dominant(self.task.train) is not None,
         )
 
@@ -115,10 +119,13 @@ class Workbench:
         limits = [limit.most(total) for limit in self.budget.limits if limit.unit == "parameters"]
         return total / max(min(limits), 1) if limits else USUAL_TIMES_SMALLER
 
-    @cached_property
+    @property
     def shrinks(self) -> list[ShrinkPlan]:
         """Every way of shrinking that the settings allow."""
-        return list_shrinks(self.shrinker, self.config.shrink)
+        ways, settings = self.shrinker.ways, self.config.shrink
+        if settings not in ways:
+            ways[settings] = list_shrinks(self.shrinker, settings)
+        return ways[settings]
 
     @cached_property
     def smallest_parameters(self) -> Parameters:
@@ -127,7 +134,22 @@ class Workbench:
 
     @property
     def budget(self) -> Budget:
-        return parse_budget(self.config.selection.budget, self.config.selection.k)
+        """Of a ladder, that of its largest rung."""
+        selection = self.config.selection
+        return parse_budget(parse_ladder(selection.ladder)[0] if selection.ladder else selection.budget, selection.k)
+
+    @cached_property
+    def rungs(self) -> dict[str, Workbench]:
+        """The same for every size of a ladder, the largest first; without a ladder, this alone, without a name.
+
+        Of the usual sizes, those are left out that nothing is small enough for.
+        """
+        ladder = self.config.selection.ladder
+        if not ladder:
+            return {"": self}
+        names = parse_ladder(ladder)
+        found = {name: replace(self.with_budget(name), rung=name, follows=name != names[0]) for name in names}
+        return {name: bench for name, bench in found.items() if ladder != "auto" or bench.fits()}
 
     @property
     def structure(self) -> Structure:
@@ -158,8 +180,19 @@ class Workbench:
         return self._most_layers(replace(constraints, budget=replace(self.budget, limits=limits)))
 
     def check_budget(self) -> None:
-        """Refuse a budget that no subnetwork meets, in any of its units."""
-        self._most_layers(self.constraints(self.smallest_parameters))
+        """Refuse a budget that no subnetwork meets, in any of its units; of a ladder, any rung."""
+        for rung in self.rungs.values():
+            rung._most_layers(rung.constraints(rung.smallest_parameters))
+        if not self.rungs:
+            self._most_layers(self.constraints(self.smallest_parameters))
+
+    def fits(self) -> bool:
+        """Whether any subnetwork has as few parameters as the budget allows, however it is shrunk."""
+        try:
+            replace(self, costs={}).most_layers()
+        except UserError:
+            return False
+        return True
 
     def _most_layers(self, constraints: Constraints) -> int:
         return max(largest_k(self.loaded.layers, constraints, name) for name in self.strategies)
@@ -180,6 +213,15 @@ class Workbench:
     def with_config(self, config: RunConfig) -> Workbench:
         """The same task, model and texts for a configuration that differs in strategy, budget or recipe alone."""
         return replace(self, config=config)
+
+    def with_selection(self, **settings: object) -> Workbench:
+        """The same with other settings of `selection`."""
+        selection = self.config.selection.model_copy(update=settings)
+        return self.with_config(self.config.model_copy(update={"selection": selection}))
+
+    def with_budget(self, budget: str) -> Workbench:
+        """The same for one size."""
+        return self.with_selection(budget=budget, k=None, ladder=None)
 
     def with_recipe(self, recipe: Choices) -> Workbench:
         """The same with a recipe that was chosen for the trainings."""

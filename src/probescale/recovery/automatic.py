@@ -48,6 +48,7 @@ class Situation:
     tokens: float  # per text, on average
     already_trained: bool = False  # the model was fine-tuned for these labels
     times_smaller: float = 5.0  # the budget: how many times fewer parameters a subnetwork has
+    in_ladder: bool = False  # one of several sizes that one run makes
     rare_labels: bool = False  # nearly all rows have one label, and the metric is about the others
     running_text: bool = False  # texts are blocks of it, and what follows in them is the label
 
@@ -67,6 +68,8 @@ def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float 
     epochs, per_epoch = _share_out(round(wanted), available, situation.labelled)
     if distil:  # the texts stay the same for every size: subnetworks of several sizes can share the teacher's answers
         read = wanted * _patience(situation.times_smaller)
+        if situation.in_ladder:  # there, the larger sizes have least to win back, and cost most
+            read = min(read, wanted * max(situation.times_smaller / 5, 0.4))
         epochs = min(max(round(read / (per_epoch or available)), 1), MOST_EPOCHS)
     if settings.epochs != "auto":
         epochs, per_epoch = settings.epochs, None

@@ -26,6 +26,7 @@ def fine_tune(
     *,
     teacher: TeacherOutputs | None = None,
     kept: Subset | None = None,
+    reserved: frozenset[int] = frozenset(),
     max_length: int = 128,
     seed: int = 0,
     title: str = "fine-tuning",
@@ -35,14 +36,14 @@ def fine_tune(
     """Fine-tune the model in place; returns the mean loss of every epoch.
 
     `teacher`: outputs to distill from, on the same texts and on unlabelled ones. `kept`: the teacher's layers that the
-    model has; they allow to match its states as well. `tracked`: folder for trackers that write files. `checkpoints`:
-    folder for checkpoints; the same call resumes from them. The weights of the last epoch are kept, or with
-    `recipe.validation` those of the best one.
+    model has; they allow to match its states as well. `reserved`: numbers of inputs that nothing is learned from.
+    `tracked`: folder for trackers that write files. `checkpoints`: folder for checkpoints; the same call resumes from
+    them. The weights of the last epoch are kept, or with `recipe.validation` those of the best one.
     """
     if recipe.epochs == 0:
         return ()
     learned, scale = prepare_training(
-        loaded, data, recipe, teacher=teacher, kept=kept, max_length=max_length, seed=seed
+        loaded, data, recipe, teacher=teacher, kept=kept, reserved=reserved, max_length=max_length, seed=seed
     )
     standardised = find_kind(data.kind).standardised
     if standardised and loaded.head_is_trained:
@@ -65,13 +66,15 @@ def prepare_training(
     *,
     teacher: TeacherOutputs | None = None,
     kept: Subset | None = None,
+    reserved: frozenset[int] = frozenset(),
     max_length: int = 128,
     seed: int = 0,
 ) -> tuple[TrainingSet, LabelScale]:
     """What the recipe learns from, without what it holds out; and the scale that labels are learned in."""
     learned, scale = build_training_set(loaded, data, recipe, max_length, teacher, kept)
     labelled = 0 if isinstance(learned.inputs, TextInputs) else len(data)  # any block of running text can be left out
-    return learned.limit(recipe.texts, labelled).hold_out(data, recipe.validation, seed), scale
+    learned = learned.limit(recipe.texts, labelled).hold_out(data, recipe.validation, seed)
+    return learned.without(reserved), scale
 
 
 def _heal(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> None:

@@ -39,6 +39,7 @@ class Health:
     # Both have to be missed: a loss can be high while every answer is right, and answers can be rare and right.
     largest_loss: float = 0.95
     smallest_gain: float = 0.1
+    retried: str = ""  # why and how it was trained again; empty where the first training is kept
 
     @property
     def learned(self) -> bool:
@@ -131,7 +132,8 @@ def _check_answers(objective: Objective, logits: Tensor, rows: Tensor, wanted: T
     logits, rows, wanted = logits[known], rows[known], wanted[known]
     constant = objective.constant_logits(logits, rows)
     share = objective.loss(logits, rows).item() / max(objective.loss(constant, rows).item(), 1e-9)
-    return Health(_score(objective, logits, wanted), _score(objective, constant, wanted), share, **limits)
+    health = Health(_score(objective, logits, wanted), _score(objective, constant, wanted), share)
+    return replace(health, **limits)
 
 
 def _score(objective: Objective, logits: Tensor, wanted: Tensor) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
+from probescale.models.shrink.word_pieces import WordPieces
 from probescale.models.speed import SpeedSpread
 from probescale.utils.files import Record
 
@@ -27,6 +28,8 @@ class EvaluatedModel(Record):
     losses: tuple[float, ...]  # mean of every epoch of fine-tuning
     thresholds: dict[str, float] | None = None  # of labels, in probabilities; the saved model gives a label from 0.5 on
     failure: str = ""  # why it did not learn the task, by its answers to training texts; empty where it did
+    pieces: WordPieces | None = None  # what words of dev became; None: the vocabulary was not trimmed
+    retried: str = ""  # why and how it was trained again; empty where the first training is kept
     milliseconds: float  # of one forward pass over `selection.batch_size` texts of `selection.length` tokens
     speedup: float  # how many times as fast as the original; both are timed alternately
     spread: SpeedSpread | None = None  # of single measurements of the speed; None: not measured

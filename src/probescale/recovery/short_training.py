@@ -37,15 +37,20 @@ def train_briefly(
     texts: int,
     teacher: TeacherOutputs | None = None,
     kept: Subset | None = None,
+    reserved: frozenset[int] = frozenset(),
     max_length: int = 128,
     seed: int = 0,
     title: str = "short training",
 ) -> ShortTraining:
-    """Train the model in place on `texts` texts, repeating them if there are fewer; its loss on held-out inputs."""
+    """Train the model in place on `texts` texts, repeating them if there are fewer; its loss on held-out inputs.
+
+    `reserved`: numbers of inputs to hold out; without them, they are drawn.
+    """
     inputs = len(data) + (len(teacher.unlabelled) if teacher and teacher.unlabelled else 0)
     order = np.random.default_rng(seed).permutation(inputs).tolist()
-    first = count_held_out(inputs)
-    held_out, used = order[:first], order[first : first + texts]
+    reserved = reserved or frozenset(order[: count_held_out(inputs)])
+    held_out = [number for number in order if number in reserved][:MAX_HELD_OUT]
+    used = [number for number in order if number not in reserved][:texts]
     learned, scale = build_training_set(loaded, data, recipe, max_length, teacher, kept, only=[*held_out, *used])
     learned = replace(learned, held_out=held_out, used=used)
     if find_kind(data.kind).standardised and loaded.head_is_trained:

@@ -48,6 +48,10 @@ class TrainingSet:
         most = len(self.inputs) if texts is None else max(texts, labelled)
         return replace(self, used=[number for number in self.used if number < most])
 
+    def without(self, reserved: frozenset[int]) -> TrainingSet:
+        """The same set without some inputs."""
+        return replace(self, used=[number for number in self.used if number not in reserved]) if reserved else self
+
     def held_out_logits(self, loaded: LoadedModel) -> tuple[Tensor, Tensor]:
         """The model's logits on the held-out inputs, and the numbers of their rows."""
         logits = torch.from_numpy(compute_logits(loaded, self.inputs, only=self.held_out, title="validating"))

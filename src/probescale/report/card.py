@@ -9,6 +9,7 @@ from probescale.models.subsets import format_layers
 from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.findings import RunFindings
+from probescale.report.ladder import ladder_table
 from probescale.report.phrases import has_retention
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.table import Table
@@ -63,7 +64,7 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
         "`model` is the path of this folder, or its name on the hub.",
         usage(task, parent.family),
         "## Results",
-        _table(result).markdown(),
+        (ladder_table(findings) if findings.ladder else _table(result)).markdown(),
         f"{metric} on {escape_markdown(result.split)}, {result.examples:,} examples. Intervals: 95 %, over "
         "these examples; another training seed changes the figures as well. Speed: how many times as fast as the "
         "original, both timed alternately on the machine that trained this model.",

@@ -9,6 +9,7 @@ from probescale.models.parameters import Parameters
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.bias import Bias
+from probescale.recovery.ladder import LadderResult
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
 from probescale.recovery.smallest import SmallestSearch
@@ -28,18 +29,22 @@ class RunFindings:
     bias: Bias | None = None
     search: SmallestSearch | None = None  # how the size was found, where it was searched for
     contradictions: str = ""  # in the data, as a sentence; empty where there are none
+    ladder: LadderResult | None = None  # every size of the run, where it made several
 
     @classmethod
-    def load(cls, folder: Path) -> RunFindings:
-        """The findings of a finished run, from its folder."""
-        changed, bias, search = (folder / f"{name}.json" for name in ("regressions", "bias", "smallest"))
+    def load(cls, folder: Path, records: Path | None = None) -> RunFindings:
+        """The findings of a finished run, from its folder. `records`: the folder of one rung of a ladder."""
+        records = records or folder
+        changed, bias = (records / f"{name}.json" for name in ("regressions", "bias"))
+        search, ladder = (folder / f"{name}.json" for name in ("smallest", "ladder"))
         return cls(
             load_scores(folder / "scores.json"),
-            Selection.load(folder / "selection.json"),
-            RunResult.load(folder / "metrics.json"),
+            Selection.load(records / "selection.json"),
+            RunResult.load(records / "metrics.json"),
             regressions=Regressions.load(changed) if changed.is_file() else None,
             bias=Bias.load(bias) if bias.is_file() else None,
             search=SmallestSearch.load(search) if search.is_file() else None,
+            ladder=LadderResult.load(ladder) if ladder.is_file() else None,
         )
 
     @property

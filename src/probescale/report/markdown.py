@@ -9,6 +9,7 @@ from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.findings import RunFindings
+from probescale.report.ladder import ladder_table, wish_table
 from probescale.report.phrases import show_value
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
@@ -23,7 +24,8 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
     """The report as Markdown."""
     scores, selection, result = findings.scores, findings.selection, findings.result
     changed, bias = findings.regressions, findings.bias
-    comparison, layers = comparison_table(result), layer_table(scores, selection.kept)
+    comparison = ladder_table(findings) if findings.ladder else comparison_table(result)
+    layers = layer_table(scores, selection.kept)
     return "\n\n".join(
         [
             f"# ProbeScale: {task.name}",
@@ -31,6 +33,7 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
             _summary(selection, result),
             f"## {escape_markdown(comparison.title)}",
             comparison.markdown(),
+            *(["## Which one to take", wish_table(findings.ladder).markdown()] if findings.ladder else []),
             f"Recipe: {result.recipe}. All subnetworks were trained with it; the original learns from labels only. "
             "Parameters include embeddings, layers and head; "
             "\"of total\" is their share of the original's, \"of layers\" that of the layers alone. "
@@ -43,11 +46,16 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
             *(_worse(changed) if changed else []),
             *(_alike(bias) if bias else []),
             "## How to use it",
-            usage(task, family),
+            usage(task, family, _model_folder(findings)),
             "## How to reproduce it",
             _record(result),
         ]
     ) + "\n"  # fmt: skip
+
+
+def _model_folder(findings: RunFindings) -> str:
+    rung = findings.ladder.find(findings.ladder.answer) if findings.ladder else None
+    return rung.folder if rung else "model"
 
 
 def _worse(changed: Regressions) -> list[str]:
@@ -80,6 +88,8 @@ def _how(task: Task, findings: RunFindings) -> str:
         lines.append(f"- Why these layers: {selection.reason}")
     if selection.certainty:
         lines.append(f"- How certain the choice of layers is: {selection.certainty.sentence()}")
+    if pieces := findings.result.subnetwork.pieces:
+        lines.append(f"- {pieces.sentence()}")
     if task.repeats:
         lines.append(
             f"- {task.repeats:,} training rows were removed: they repeat or contradict another row, or are in dev."

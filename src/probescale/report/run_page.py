@@ -10,6 +10,7 @@ from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel, Ru
 from probescale.recovery.smallest import SmallestSearch
 from probescale.report.expectation import is_far
 from probescale.report.findings import RunFindings
+from probescale.report.ladder import ladder_page
 from probescale.report.page import Column, Page, explorer_entry, render
 from probescale.report.phrases import format_percent, format_spread, has_retention, name_metric
 from probescale.report.probes import probe_notes
@@ -38,10 +39,14 @@ def run_page(findings: RunFindings) -> str:
     scores, selection, result, parameters = findings.scores, findings.selection, findings.result, findings.parameters
     bias, metric, verdict = findings.bias, name_metric(result), decide(findings, machine=ELSEWHERE)
     models = {ORIGINAL: result.original, f"ProbeScale ({result.strategy})": result.subnetwork, **result.compared}
+    if findings.ladder:
+        rungs = {rung.name: rung.model for rung in findings.ladder.alive}
+        models = {ORIGINAL: result.original, **rungs}
     measured = {model.kept: model.value for model in models.values()}
     models |= result.other_models
     shown_as = METRICS[result.metric]
-    rows = [_row(name, model, shown_as, answer=model is result.subnetwork) for name, model in models.items()]
+    answer = findings.ladder.answer if findings.ladder else f"ProbeScale ({result.strategy})"
+    rows = [_row(name, model, shown_as, answer=name == answer) for name, model in models.items()]
     rows += [_alternative_row(other, result.original.params, shown_as) for other in result.alternatives]
     shown = [column for column in COLUMNS if column.key != "retention" or has_retention(result)]
     return render(
@@ -58,6 +63,7 @@ def run_page(findings: RunFindings) -> str:
             factor=shown_as.factor,
             line=_line(result),
             search=_search(findings.search) if findings.search else None,
+            ladder=ladder_page(findings),
             changed=_changed(findings.regressions),
             notes=[*_notes(findings), *([bias_sentence(bias)] if bias else [])],
             record=_record(result),
@@ -179,6 +185,8 @@ def _notes(findings: RunFindings) -> list[str]:
             "The simple alternatives learn from the same training data. Their parameters are all weights that have to "
             "be kept, those of features and embeddings included."
         )
+    if pieces := result.subnetwork.pieces:
+        notes.append(pieces.sentence())
     if findings.contradictions:
         notes.append(findings.contradictions)
     if selection.reason:

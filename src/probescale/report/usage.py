@@ -7,8 +7,12 @@ from probescale.tasks.kinds import Kind
 from probescale.tasks.task import Task
 
 
-def usage(task: Task, family: Family) -> str:
-    """Markdown with Python that loads the folder `model` with transformers alone."""
+def usage(task: Task, family: Family, folder: str = "model") -> str:
+    """Markdown with Python that loads the folder of a model with transformers alone."""
+    return _usage(task, family).replace('"model"', f'"{folder}"')
+
+
+def _usage(task: Task, family: Family) -> str:
     kind = task.kind
     if kind.unit == "text" and family.mean_of_token_logits:
         return _mean_of_tokens(kind, family)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from probescale.recovery.ladder import ENOUGH
 from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown
 from probescale.report.expectation import probe_sentence, search_sentences
 from probescale.report.findings import RunFindings
+from probescale.report.ladder import ladder_sentences
 from probescale.report.phrases import describe_interval, describe_kept, describe_size, describe_speed, format_percent
 from probescale.report.rivals import (
     alternatives_sentence,
@@ -19,7 +21,6 @@ from probescale.report.rivals import (
 
 Decision = Literal["ship", "unsure", "no"]
 HERE, ELSEWHERE = "this machine", "the machine that trained it"  # the second for files, which are read anywhere
-ENOUGH = 0.95  # share of the original's metric to keep, where nothing else was asked for
 UNSEEN = 3  # errors that n examples can all miss, 19 times of 20, where none of them shows one
 
 
@@ -54,6 +55,7 @@ def decide(findings: RunFindings, *, machine: str = HERE) -> Verdict:
             f"and {regressions.newly_right:,} that were wrong are now right"
         )
     details = (
+        *ladder_sentences(findings),
         _busy_sentence(result),
         *search_sentences(findings),
         probe_sentence(findings),

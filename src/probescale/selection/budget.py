@@ -78,10 +78,11 @@ def parse_budget(
     if k is not None and k < 1:
         raise UserError(f"k is {k}", field=f"{where}k", hint="keep at least one layer")
     text = ", ".join([*texts, *([f"k={k}"] if k is not None else [])])
-    return Budget(text, where, k, tuple(_parse_limit(limit, field) for limit in texts))
+    return Budget(text, where, k, tuple(parse_limit(limit, field) for limit in texts))
 
 
-def _parse_limit(text: str, field: str) -> Limit:
+def parse_limit(text: str, field: str) -> Limit:
+    """One limit from its text."""
     if match := re.fullmatch(_NUMBER + r"\s*%", text):
         limit = Limit(text, "parameters", share=float(match[1]) / 100)
     elif match := re.fullmatch(_NUMBER + r"\s*[x×]", text, re.IGNORECASE):  # noqa: RUF001 - the sign is often pasted

@@ -120,6 +120,10 @@ def _build_cells(raw: dict[str, Any], settings: StudyConfig, read: Callable[[dic
             problems |= {str(problem): problem for problem in error.problems}
             continue
         selection = config.selection
+        if selection.ladder:
+            raise UserError(
+                "the cells of a study have one size each", field="selection.ladder", hint="list sizes in study.budgets"
+            )
         budget_text = f"k={selection.k}" if selection.budget in (None, ()) else _format_budget(selection.budget)
         cells.append(Cell(names[number], config.task.name, strategy, budget_text, seed, config))
     if problems:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 from transformers import PreTrainedModel
 
+from probescale.config import ShrinkConfig
 from probescale.errors import ProofFailed
 from probescale.models.counting import count_parameters
 from probescale.models.family import Family
@@ -29,6 +30,7 @@ class Shrinker:
     def __init__(self, loaded: LoadedModel, texts: Data, *, max_length: int = 128) -> None:
         self.loaded, self.texts, self.max_length = loaded, texts, max_length
         self.original = count_parameters(loaded.model, loaded.family)
+        self.ways: dict[ShrinkConfig, list[ShrinkPlan]] = {}  # that settings allow: listed once for all sizes
         self._last: Shrinker | None = None
         self._counts_by_id: dict[int | None, np.ndarray] = {}
 

@@ -65,8 +65,9 @@ def expected_shares(tokenizer: PreTrainedTokenizerBase, counts: Mapping[str, int
     tokens = TokenizerVocabulary(tokenizer).tokens
     others = [token for _, token in sorted(tokens.items()) if token not in seen and not PLACEHOLDER.fullmatch(token)]
     weights = [1 / (place + len(seen)) for place in range(1, len(others) + 1)]
+    whole = sum(weights)
     known = {token: (count - once / len(seen)) / total for token, count in seen.items()}
-    new = {token: once / total * weight / sum(weights) for token, weight in zip(others, weights, strict=True)}
+    new = {token: once / total * weight / whole for token, weight in zip(others, weights, strict=True)}
     return known | new
 
 

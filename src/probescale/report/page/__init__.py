@@ -60,6 +60,7 @@ class Page(NamedTuple):
     factor: float = 100.0  # by which values and scores are shown
     line: tuple[float, str] | None = None  # a value of the metric that is enough, and its name
     search: Mapping[str, Any] | None = None  # what a search for the smallest model was asked, and what it trained
+    ladder: Mapping[str, Any] | None = None  # every size of a ladder, the law, and what to take for which wish
     changed: Mapping[str, Any] | None = None  # regressions of the smaller model
     means: Sequence[Mapping[str, Any]] | None = None  # rows of the table, where each stands for several in the chart
 

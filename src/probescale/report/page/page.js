@@ -187,7 +187,8 @@ function chart() {
   const rows = data.rows, width = chartWidth("chart"), height = 320, svg = frame(width, height, "Metric against parameters");
   const names = [...new Set(rows.map((row) => row.method))], simple = new Set(rows.filter((row) => row.simple).map((row) => row.method));
   const params = rows.map((row) => Math.max(row.params, 1)), low = Math.min(...params), high = Math.max(...params) * (Math.min(...params) === Math.max(...params) ? 1.01 : 1);
-  const lines = ticks([...rows.flatMap((row) => [row.low, row.high]), ...(data.line ? [data.line[0]] : [])]);
+  const law = data.ladder ? data.ladder.law : [];
+  const lines = ticks([...rows.flatMap((row) => [row.low, row.high]), ...law.map((point) => point[1]), ...(data.line ? [data.line[0]] : [])]);
   const y = scale(lines[0], lines.at(-1), height - 44, 30), x = scale(Math.log(low), Math.log(high), 110, width - 70);
   grid(svg, lines, y, width);
   svg.append(draw("text", { x: 12, y: 14 }, data.metric));
@@ -199,9 +200,15 @@ function chart() {
     const [value, name] = data.line;
     svg.append(draw("line", { class: "enough", x1: 50, x2: width - 12, y1: y(value), y2: y(value) }), draw("text", { class: "accent", x: 56, y: y(value) - 6 }, name));
   }
+  if (law.length) {
+    const inside = (value) => Math.min(Math.max(value, lines[0]), lines.at(-1));
+    const line = (place) => law.map((point) => `${x(Math.log(point[0]))},${y(inside(point[place]))}`);
+    svg.append(draw("polygon", { points: [...line(2), ...line(3).reverse()].join(" "), fill: "var(--accent)", opacity: 0.1 }),
+      draw("polyline", { class: "law", points: line(1).join(" "), fill: "none", stroke: "var(--accent)", "stroke-width": 1.5, "stroke-dasharray": "6 4" }));
+  }
   rows.forEach((row, index) => {
     const number = names.indexOf(row.method);
-    const aside = row.simple ? 0 : 9 * (number - (names.length - simple.size - 1) / 2);  // subnetworks of one size are drawn side by side
+    const aside = row.simple || data.ladder ? 0 : 9 * (number - (names.length - simple.size - 1) / 2);  // subnetworks of one size are drawn side by side
     const here = x(Math.log(params[index])) + aside;
     svg.append(draw("line", { x1: here, x2: here, y1: y(row.low), y2: y(row.high), stroke: colour(number), opacity: 0.5 }));
     if (row.answer) svg.append(draw("circle", { cx: here, cy: y(row.value), r: 11, fill: "none", stroke: colour(number), "stroke-width": 2 }));
@@ -211,7 +218,7 @@ function chart() {
     tip(dot, `${row.model ? row.model + ", " : ""}${row.method}${row.budget ? ", " + row.budget : ""}: ${points(row.value)} with ${count(row.params)} parameters`);
     svg.append(dot);
   });
-  const words = [rows.some((row) => row.answer) ? "Ring: the model of this run." : "", simple.size ? "Squares: simple alternatives." : "", "Horizontal: parameters, embeddings and head included (logarithmic).", "Bars: " + data.bars];
+  const words = [rows.some((row) => row.answer) ? (data.ladder ? "Ring: the recommended size." : "Ring: the model of this run.") : "", law.length ? "Dashed curve: the scaling law, with the 95 % interval of further models." : "", simple.size ? "Squares: simple alternatives." : "", "Horizontal: parameters, embeddings and head included (logarithmic).", "Bars: " + data.bars];
   at("chart").replaceChildren(svg, legend(names, simple), make("p", { class: "legend" }, words.filter(Boolean).join(" ")));
 }
 
@@ -265,6 +272,39 @@ function search() {
   })));
 }
 
+// The smallest rung that surely keeps enough, or the largest that fits: rungs come in order, the largest first.
+const WISHES = [
+  { name: "to keep at least", unit: "% of the metric", usual: (rungs) => 100 * data.ladder.wanted, has: (rung) => rung.low !== null,
+    find: (rungs, limit) => rungs.filter((rung) => 100 * rung.low >= limit).at(-1), why: "the smallest that surely does", none: "No size surely keeps that much" },
+  { name: "at most", unit: "MB on disk", usual: (rungs) => rungs.at(-1).megabytes, has: (rung) => rung.megabytes !== null,
+    find: (rungs, limit) => rungs.find((rung) => rung.megabytes <= limit), why: "the largest that fits", none: "No size is that small" },
+  { name: "at most", unit: "ms per batch, on the machine of this run", usual: (rungs) => rungs.at(-1).milliseconds, has: () => true,
+    find: (rungs, limit) => rungs.find((rung) => rung.milliseconds <= limit), why: "the largest that is as fast", none: "No size is that fast" },
+];
+
+function ladder() {
+  if (!data.ladder || !data.ladder.rungs.length) return;
+  at("ladder").hidden = false;
+  const wishes = WISHES.filter((one) => data.ladder.rungs.every(one.has)), limit = at("limit"), wish = at("wish");
+  fill(wish, wishes.map((one) => `${one.name} … ${one.unit.split(/ on | per | of /)[0]}`));
+  const advise = () => {
+    const asked = wishes[wish.value], rung = limit.value === "" ? undefined : asked.find(data.ladder.rungs, Number(limit.value));
+    const size = rung ? [rung.megabytes === null ? "" : `${rung.megabytes.toFixed(1)} MB`, `${rung.milliseconds.toFixed(1)} ms`].filter(Boolean).join(", ") : "";
+    at("advice").textContent = limit.value === "" ? "" : rung ? `Take ${rung.name}: ${asked.why}. ${rung.kept}; ${size}.` : `${asked.none}.`;
+  };
+  const change = () => {
+    const asked = wishes[wish.value], usual = asked.usual(data.ladder.rungs);
+    limit.value = usual >= 10 ? Math.ceil(usual) : Math.ceil(10 * usual) / 10;
+    at("unit").textContent = asked.unit;
+    limit.setAttribute("aria-label", asked.unit);
+    advise();
+  };
+  wish.addEventListener("change", change);
+  limit.addEventListener("input", advise);
+  rows(at("wishes"), ["wish", "take", "why"], data.ladder.wishes.map((cells) => ({ cells: [cells[0], cells[1] || "none", cells[2]] })));
+  change();
+}
+
 function changed() {
   if (!data.changed) return;
   at("changed").hidden = false;
@@ -302,6 +342,7 @@ if (data.rows.length) { chart(); table(); }
 at("layers-title").parentElement.hidden = !data.places.length;
 explore();
 search();
+ladder();
 changed();
 hints();
 at("examples").addEventListener("toggle", hints);

@@ -74,6 +74,10 @@ class Text(Kind):
                     field=field,
                     hint="use drop_loss, block_influence, angular or contiguous",
                 )
+        if config.selection.ladder:
+            yield UserError(
+                "a run makes one generative model yet", field="selection.ladder", hint="give selection.budget instead"
+            )
         if config.shrink.asked:
             yield UserError(
                 "only layers of a generative model are dropped yet", field="shrink", hint="set shrink: none"

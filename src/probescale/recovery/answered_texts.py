@@ -1,0 +1,43 @@
+"""The texts that a teacher answers for its students, and those of them that no student learns from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from probescale.recovery.recipe import Choices
+from probescale.tasks.data import Data
+from probescale.tasks.unlabelled import changed_copies, joined
+
+RESERVED, MOST_RESERVED = 0.05, 500  # share of the texts, and their largest number
+
+
+class AnsweredTexts(NamedTuple):
+    """Texts without labels, which follow the labelled ones."""
+
+    unlabelled: Data | None
+    origins: np.ndarray  # (texts,) labelled ones first: the number of the user's text that each is, or is a copy of
+
+    def reserve(self, seed: int) -> frozenset[int]:
+        """The numbers of some texts, with all of their copies, to judge by students that have learned from the others.
+
+        >>> AnsweredTexts(None, np.array([0, 1, 2, 3, 0, 1, 2, 3])).reserve(seed=0)
+        frozenset({2, 6})
+        """
+        texts = int(self.origins.max()) + 1
+        drawn = np.random.default_rng(seed).permutation(texts)[: min(max(round(RESERVED * texts), 1), MOST_RESERVED)]
+        return frozenset(np.flatnonzero(np.isin(self.origins, drawn)).tolist())
+
+
+def gather_texts(train: Data, unlabelled: Data | None, choices: Choices, seed: int) -> AnsweredTexts:
+    """The user's unlabelled texts and changed copies of all texts, as many as the recipe reads."""
+    own = len(train) + (0 if unlabelled is None else len(unlabelled))
+    origins = np.arange(len(train), own)
+    if choices.augment:
+        unlabelled = joined(changed_copies(joined(train, unlabelled), choices.augment, seed), unlabelled)
+        origins = np.concatenate([np.tile(np.arange(own), choices.augment), origins])
+    if unlabelled and choices.texts is not None:  # nobody answers what nobody reads
+        drawn = np.random.default_rng(seed).permutation(len(unlabelled))[: max(choices.texts - len(train), 1)]
+        unlabelled, origins = unlabelled.take(drawn.tolist()), origins[drawn]
+    return AnsweredTexts(unlabelled, np.concatenate([np.arange(len(train)), origins]))
