@@ -1,7 +1,7 @@
 """A teacher's likeliest next tokens, computed once and kept on disk: ids and log-probabilities.
 
-How many are kept was measured (benchmarks/generative.py): 32 hold nearly all of the probability, and a student that
-learns from them learns as much as one that learns from all. A million tokens take 192 MB.
+The probability of all other tokens counts as one. With 32 of them, a million tokens of text take 192 MB; other numbers
+have not been compared yet.
 """
 
 from __future__ import annotations
