@@ -164,7 +164,7 @@ def test_a_kind_of_task_is_known_to_the_configuration(grades, model_folder, tmp_
         check(grading_config(model_folder("bert"), tmp_path, kind="grades"))
     assert str(error.value) == (
         'task.kind: "grades" is not known. Did you mean "grade"?\n'
-        "  next: use one of: class, grade, labels, number, tags, text"
+        "  next: use one of: class, embedding, grade, labels, number, tags, text"
     )
 
 

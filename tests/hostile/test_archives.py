@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from probescale.errors import UserError
 from probescale.tasks.readers import _read_hub, read_columns
-from probescale.tasks.unlabelled import _read_lines
+from probescale.tasks.unlabelled import read_lines
 from probescale.utils import archives
 from probescale.utils.archives import read_gzip, unpack
 
@@ -108,7 +108,7 @@ def test_a_gzip_bomb(tmp_path, monkeypatch):
         with pytest.raises(UserError, match="it unpacks to more than"):
             read_columns(str(path), None, {"text": "1"}, field="task.train")
     with pytest.raises(UserError, match="it unpacks to more than"):
-        _read_lines(path, "task.unlabelled")
+        read_lines(path, "task.unlabelled")
 
 
 def test_a_parquet_file_with_more_rows_than_bytes(tmp_path):

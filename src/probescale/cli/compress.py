@@ -40,8 +40,7 @@ def compress(
     text: Annotated[str | None, typer.Option(help="Text column, by name or number.", rich_help_panel=_COLUMNS)] = None,
     pair: Annotated[str | None, typer.Option(help="Column of the second text.", rich_help_panel=_COLUMNS)] = None,
     label: Annotated[str | None, typer.Option(help="Column of the label; or a,b,c.", rich_help_panel=_COLUMNS)] = None,
-    kind: Annotated[str | None, typer.Option(help="class, labels, number, tags or text.",
-                                             rich_help_panel=_COLUMNS)] = None,
+    kind: Annotated[str | None, typer.Option(help="Kind of task, as task.kind.", rich_help_panel=_COLUMNS)] = None,
     no_header: Annotated[bool, typer.Option("--no-header", help="The first line of CSV and TSV files is a row, not "
                                                                 "the names of columns.",
                                             rich_help_panel=_COLUMNS)] = False,

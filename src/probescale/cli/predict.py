@@ -62,17 +62,28 @@ def predict(
         from probescale.deploy.open_model import open_model
         from probescale.deploy.predict import predict_lines, require_kind
         from probescale.deploy.tables import prediction_tables
-        from probescale.deploy.write_predictions import WRITERS, FaultCounter, open_output
+        from probescale.deploy.write_predictions import (
+            VECTORS,
+            WRITERS,
+            FaultCounter,
+            open_output,
+            refuse_without_vectors,
+            write_vectors,
+        )
     if no_header and detect_format(path) not in ("csv", "tsv"):
         raise UserError("only .csv and .tsv files have a header", field="--no-header", hint="leave it out")
     opened = open_model(model, rung)
     shape = format_ or (Shape.jsonl if out or not sys.stdout.isatty() else Shape.table)
     faults = FaultCounter(lambda message: typer.echo(message, err=True))
-    with path.open("rb") if path else sys.stdin.buffer as stream, open_output(out) as target:
+    vectors = out is not None and out.suffix in VECTORS
+    with path.open("rb") if path else sys.stdin.buffer as stream, open_output(None if vectors else out) as target:
         lines = read_texts(stream, detect_format(path), text, pair, header=not no_header)
         kind = require_kind(opened)
         predictions = faults.watch(predict_lines(opened, lines, max_length))
-        if shape is Shape.table:
+        if out and vectors:
+            refuse_without_vectors(kind)
+            write_vectors(predictions, out)
+        elif shape is Shape.table:
             for table in prediction_tables(predictions, kind):
                 show(table.rich())
         else:

@@ -146,7 +146,8 @@ class TaskConfig(Section):
         default="class",
         description="class: one label per text or pair; labels: any number of labels per text or pair; number: one "
         "number per text or pair (regression); tags: one tag per word (entities, parts of speech); text: "
-        "the next token (generative models).",
+        "the next token (generative models); embedding: texts without labels, of which a sentence encoder's vectors "
+        "are learned.",
     )
     train: Data = Field(description="Training data. Fine-tuning uses all of it; probes use a split inside it.")
     dev: Data | None = Field(

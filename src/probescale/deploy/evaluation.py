@@ -18,7 +18,7 @@ def predict_dataset(model: InferenceModel, data: Data, max_length: int, title: s
     inputs = build_inputs(model.tokenizer, data, min(max_length, model.max_length))
     with progress(title, len(inputs)) as advance:
         logits = compute_logits(model, inputs, BatchSplitter(), advance=advance)
-    return find_kind(data.kind).decode(logits, inputs.starts)
+    return find_kind(data.kind).answer(logits, inputs.starts, data)
 
 
 def evaluate_metric(model: InferenceModel, task: Task, max_length: int) -> float:

@@ -9,18 +9,19 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from probescale.deploy.metadata import ModelMetadata, read_metadata
 from probescale.errors import UserError, first_line
 from probescale.models.batching import batches_by_tokens
-from probescale.models.family import Family
 from probescale.models.heads import detect_head
 from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.memory import BatchSplitter
+from probescale.models.pooling import read_pooling
 from probescale.models.saving import METADATA_FILE
+from probescale.models.sentence_encoder import is_sentence_encoder
 from probescale.recovery.inputs import Inputs, select_model_fields
-from probescale.tasks.kinds import Kind, find_kind, kind_for_head
+from probescale.tasks.kinds import KINDS, Kind, find_kind, kind_for_head
 
 RunBatch = Callable[[dict[str, np.ndarray]], np.ndarray]  # a padded batch -> (texts, labels) or (texts, tokens, labels)
 STATES = "states"  # in the record of a model without a head, in place of a kind of task
@@ -48,13 +49,16 @@ class InferenceModel:
 class TraceableModel(nn.Module):
     """A stock model whose forward takes tensors by position and returns one tensor, so that it can be traced."""
 
-    def __init__(self, model: PreTrainedModel, family: Family, kind: Kind | None, fields: Sequence[str]) -> None:
+    def __init__(self, loaded: LoadedModel, kind: Kind | None, fields: Sequence[str]) -> None:
         super().__init__()
-        self.model, self.family, self.kind, self.fields = model, family, kind, tuple(fields)
+        self.model, self.family, self.pooling = loaded.model, loaded.family, loaded.pooling
+        self.kind, self.fields = kind, tuple(fields)
 
     def forward(self, *values: Tensor) -> Tensor:
         inputs = dict(zip(self.fields, values, strict=True))
         outputs = self.model(**inputs)
+        if self.pooling:
+            return self.pooling(outputs.last_hidden_state, inputs["attention_mask"])
         if self.kind is None:
             return outputs.last_hidden_state
         if self.kind.unit == "word":
@@ -100,7 +104,10 @@ def _run_in_parts(
 
 def load_pytorch(folder: Path, source: str, field: str) -> LoadedModel:
     """Load the weights of a folder; where there is none, of the hub's model of that name."""
-    return load_as_saved(str(folder) if folder.exists() else source, padded=True, field=field)
+    loaded = load_as_saved(str(folder) if folder.exists() else source, padded=True, field=field)
+    if is_sentence_encoder(folder):
+        loaded.pooling = read_pooling(folder, loaded.model.config.hidden_size, field=field)
+    return loaded
 
 
 def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
@@ -114,7 +121,7 @@ def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
             field="MODEL",
             hint="fine-tune it for a task first (`probescale compress`), or give a model with a classification head",
         )
-    traceable = TraceableModel(loaded.model, loaded.family, kind, fields).eval()
+    traceable = TraceableModel(loaded, kind, fields).eval()
 
     def run(batch: dict[str, np.ndarray]) -> np.ndarray:
         with torch.inference_mode():
@@ -158,7 +165,8 @@ def _find_fault(model: InferenceModel) -> str:
     answers, by_token = model.run(dict(batch)), model.kind is None or model.kind.unit == "word"
     if answers.ndim != 2 + by_token:
         return f"its answers have {answers.ndim} dimensions, and should have {2 + by_token}"
-    columns = answers.shape[-1] if model.kind is None else len(model.labels) if model.kind.named else 1
+    known = model.kind is not None and not model.kind.encodes
+    columns = answers.shape[-1] if not known else len(model.labels) or 1
     if answers.shape[-1] != columns:
         return f"an answer has {answers.shape[-1]} values, and should have {columns}"
     read = batch["attention_mask"].astype(bool) if by_token and "attention_mask" in batch else slice(None)
@@ -167,6 +175,8 @@ def _find_fault(model: InferenceModel) -> str:
 
 def detect_kind(loaded: LoadedModel, metadata: ModelMetadata) -> Kind | None:
     """The kind of task that the model was trained for; if its metadata names none, the first kind with its head."""
+    if loaded.pooling:
+        return next(kind for kind in KINDS.values() if kind.encodes)
     head = detect_head(loaded.model, loaded.family)
     if head == "none" or metadata.kind is None:
         return kind_for_head(head, loaded.model.config.problem_type)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probescale.errors import UserError
+from probescale.models.loading import load_encoder
 from probescale.pipeline.rungs import MODELS, RUNGS
 from probescale.pipeline.validate import load_config
+from probescale.recovery.embedder import Embedder
 from probescale.recovery.result import ORIGINAL, RunResult
 from probescale.tasks.task import Task, load_task
 
@@ -35,6 +37,10 @@ def load_run_data(model: Path, labels: tuple[str, ...]) -> RunData:
     task = load_task(config.task, config.seed)
     if task.kind.named and sorted(labels) == sorted(task.train.names):
         task = task.with_names(labels)
+    if task.kind.encodes:  # what is right is what the original says
+        source = config.model
+        loaded = load_encoder(source.source, source.revision, allow_pickle=source.allow_pickle)
+        task = task.with_embeddings(Embedder(loaded, source.max_length))
     if task.fingerprints["dev"] != result.provenance.get("data_sha256", {}).get("dev"):
         raise UserError(f"the data at {config.task.train.source} is not what the run was measured on")
     measured = result.original if model.name == ORIGINAL else result.subnetwork

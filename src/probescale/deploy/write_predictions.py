@@ -72,6 +72,33 @@ def write_csv(predictions: Iterable[Prediction], target: TextIO, kind: Kind) -> 
         table.writerow([prediction.number, *(_cell(row.get(name)) for name in given), *cells[: len(answer)]])
 
 
+VECTORS = (".npy", ".parquet")  # files of embeddings
+
+
+def refuse_without_vectors(kind: Kind) -> None:
+    """Refuse files of embeddings for a model that gives labels."""
+    if not kind.encodes:
+        raise UserError("only embeddings are written as .npy or .parquet", field="--out", hint="use .jsonl or .csv")
+
+
+def write_vectors(predictions: Iterable[Prediction], path: Path) -> None:
+    """The embeddings of all lines as an .npy matrix, NaN for lines without one; or as .parquet with their texts."""
+    import numpy as np
+
+    rows = [(one.text, one.rendered.fields["embedding"] if one.rendered else None) for one in predictions]
+    width = max((len(vector) for _, vector in rows if vector), default=0)
+    vectors = np.array([vector or [np.nan] * width for _, vector in rows], np.float32)
+    with atomic_file(path) as partial, partial.open("wb") as file:
+        if path.suffix == ".npy":
+            np.save(file, vectors)
+        else:
+            import pyarrow as pa
+            from pyarrow import parquet
+
+            columns = {"text": [text for text, _ in rows], "embedding": list(vectors)}
+            parquet.write_table(pa.table(columns), file)
+
+
 def _cell(value: object) -> object:
     """A value as a cell: texts as they are, lists and objects as JSON."""
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -30,6 +30,7 @@ from probescale.models.families import find_family
 from probescale.models.family import Family, backbone_prefix
 from probescale.models.heads import PROBLEM_TYPES, find_stock_class, stock_class_name
 from probescale.models.layer_config import cut_config
+from probescale.models.pooling import SentencePooling, read_pooling
 from probescale.models.tokenizers import find_tokenizer_file, gguf_options, load_tokenizer
 from probescale.utils.progress import console, spinner
 from probescale.utils.sources import fetch_model_folder
@@ -67,6 +68,7 @@ class LoadedModel:
     source: str  # as the user wrote it
     fingerprint: str  # of the backbone's weights; changes with a cut and with training
     head_is_trained: bool = False  # for the task's labels: by whoever made the checkpoint, or here
+    pooling: SentencePooling | None = None  # of a sentence encoder, which gives one vector per text
     thresholds: dict[str, float] | None = None  # of labels, in probabilities; the output layer has them already
 
     @property
@@ -78,6 +80,16 @@ class LoadedModel:
     @property
     def layers(self) -> int:
         return self.family.count_layers(self.model.config)
+
+    @property
+    def usual_pooling(self) -> str:
+        """Which token states a sentence probe reads: those of a sentence encoder's own pooling, or of the family."""
+        return self.pooling.mode.removesuffix("token") if self.pooling else self.family.pooling
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers an answer has: logits, or those of an embedding."""
+        return self.pooling.width if self.pooling else len(self.model.config.id2label or ())
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the family out for another process, which finds it again: descriptions contain functions."""
@@ -170,10 +182,23 @@ def read_trained_labels(
     return tuple(str(name) for _, name in sorted((config.id2label or {}).items()))
 
 
+def load_encoder(
+    source: str, revision: str | None, *, allow_pickle: bool = False, field: str = "model.source"
+) -> LoadedModel:
+    """A sentence encoder without any head, with its pooling."""
+    folder = fetch_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
+    loaded = load_as_saved(source, revision, bare=True, padded=True, allow_pickle=allow_pickle, field=field)
+    loaded.pooling = read_pooling(folder, loaded.model.config.hidden_size, field=field)
+    loaded.head_is_trained = True
+    cast("torch.nn.Module", loaded.model).to("cuda" if torch.cuda.is_available() else "cpu")
+    return loaded
+
+
 def load_as_saved(
     source: str,
     revision: str | None = None,
     *,
+    bare: bool = False,
     encoder_only: bool = False,
     padded: bool = False,
     reads_texts: bool = True,
@@ -183,6 +208,7 @@ def load_as_saved(
 ) -> LoadedModel:
     """The model in the class it was saved in, including its head; `dtype="auto"` keeps the stored dtype.
 
+    `bare`: without its head.
     `padded`: its tokenizer pads batches, on the right. `reads_texts`: it must have a tokenizer.
     """
     folder = fetch_model_folder(source, revision, field=field, allow_pickle=allow_pickle)
@@ -193,15 +219,16 @@ def load_as_saved(
     files = weight_files(folder, allow_pickle=allow_pickle, field=field)
     dtype = stored_dtype(files, field=field) if dtype == "auto" else dtype
     load = partial(_load, folder=folder, family=family, allow_pickle=allow_pickle, field=field, dtype=dtype)
-    bare = getattr(transformers, family.backbone_class)
-    saved_as = bare if encoder_only else _saved_class(config, family, folder)
+    name = stock_class_name(family, config, "none") if bare else None
+    backbone = getattr(transformers, name or family.backbone_class)
+    saved_as = backbone if encoder_only or bare else _saved_class(config, family, folder)
     model, info = load(saved_as)
-    if saved_as is not bare and any(not name.startswith(backbone_prefix(model)) for name in info["missing_keys"]):
+    if saved_as is not backbone and any(not name.startswith(backbone_prefix(model)) for name in info["missing_keys"]):
         del model
-        model, info = load(bare)  # the config names a head that the checkpoint does not have
+        model, info = load(backbone)  # the config names a head that the checkpoint does not have
     if info["missing_keys"] and all(name.startswith("pooler.") for name in info["missing_keys"]):
         del model
-        model, info = load(bare, add_pooling_layer=False)  # nor a pooler: do not add a random one
+        model, info = load(backbone, add_pooling_layer=False)  # nor a pooler: do not add a random one
     refuse_missing(set(info["missing_keys"]), folder, family.stack, model, field=field)
     if encoder_only and (family.decoder is None or family.decoder_layers(model) is not None):
         raise UserError(f"{config.model_type} models have no stock class for the encoder alone", field="--encoder-only")

@@ -11,6 +11,7 @@ from transformers import GenerationConfig, PreTrainedModel
 
 from probescale.models.counting import count_parameters
 from probescale.models.loading import LoadedModel, quiet_transformers
+from probescale.models.pooling import write_pooling
 from probescale.models.proof.comparison import load_options, prepare_proof, prove_folder
 from probescale.models.proof.reference import compute_own_reference
 from probescale.models.tokenizers import reset_tokenizer
@@ -22,14 +23,26 @@ METADATA_FILE = "probescale.json"
 MODEL_KIND = "model"  # of a folder
 
 
-def save_model(loaded: LoadedModel, record: dict[str, Any], folder: Path | str, *, overwrite: bool = False) -> None:
-    """Save weights, config, tokenizer and probescale.json; the folder appears only once a fresh process proved it."""
+def save_model(
+    loaded: LoadedModel,
+    record: dict[str, Any],
+    folder: Path | str,
+    *,
+    overwrite: bool = False,
+    max_length: int = 128,
+) -> None:
+    """Save weights, config, tokenizer and probescale.json; the folder appears only once a fresh process proved it.
+
+    A sentence encoder also gets the modules of sentence-transformers, which cuts texts after `max_length` tokens.
+    """
     folder = check_output_folder(Path(folder), kind=MODEL_KIND, inputs=[loaded.source], overwrite=overwrite)
     model, family = loaded.model, loaded.family
     params = count_parameters(model, family).total
     with report_shortage(folder), atomic_folder(folder, MODEL_KIND, also=["README.md"]) as partial:
         job = prepare_proof(loaded, compute_own_reference(model, family), params, partial)
         write_model(loaded, partial)
+        if loaded.pooling:
+            write_pooling(loaded.pooling, partial, max_length)
         proof = prove_folder(job)
         known = {"class": job.model_class, "params": params}
         write_json(partial / METADATA_FILE, known | record | {"proof": proof.model_dump(mode="json")})

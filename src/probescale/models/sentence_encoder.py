@@ -45,23 +45,23 @@ def copy_modules(source: Path, target: Path) -> list[str]:
     return [str(module["type"]).rpartition(".")[2] for module in modules[1:]]
 
 
-def check_modules(source: Path) -> list[dict[str, Any]]:
+def check_modules(source: Path, *, field: str = "MODEL") -> list[dict[str, Any]]:
     """The entries of modules.json; refused if they name other packages' code or a path outside the folder."""
-    modules = read_json(source / MODULES, field="MODEL")
+    modules = read_json(source / MODULES, field=field)
     well_formed = isinstance(modules, list) and all(
         isinstance(module, dict) and isinstance(module.get("path"), str) and isinstance(module.get("type"), str)
         for module in modules
     )
     if not well_formed or not modules or "Transformer" not in modules[0]["type"]:
-        raise UserError(f"{source / MODULES} is not a list of modules that begins with a transformer", field="MODEL")
+        raise UserError(f"{source / MODULES} is not a list of modules that begins with a transformer", field=field)
     for module in modules:
         if not _TRUSTED.fullmatch(module["type"]):
             raise UserError(
                 f"{source / MODULES} names {module['type']}; code that ships with a model is never executed",
-                field="MODEL",
+                field=field,
             )
     for module in modules[1:]:
         path = PurePosixPath(module["path"])
         if path.is_absolute() or ".." in path.parts or "\\" in module["path"] or not path.parts:
-            raise UserError(f'{source / MODULES} names "{path}", which is outside the folder', field="MODEL")
+            raise UserError(f'{source / MODULES} names "{path}", which is outside the folder', field=field)
     return modules

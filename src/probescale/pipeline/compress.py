@@ -90,7 +90,10 @@ def build_config(request: Request, inputs: Path, assignments: Sequence[str] = ()
     `assignments`: changes such as "selection.k=4".
     """
     train = _as_source(request.train, inputs / "train.jsonl", "DATA")
+    model = _model_source(request.model, inputs / "model")
     layout = find_layout(train, **request.columns, header=request.header, field="DATA")
+    if request.columns.get("kind") is None and find_kind(layout.kind).unit == "token" and not _generates(model):
+        layout = find_layout(train, **{**request.columns, "kind": "embedding"}, header=request.header, field="DATA")
     columns = {"source": train, **_columns(layout)}
     most = MOST_DOCUMENTS if find_kind(layout.kind).unit == "token" else MOST_DEV
     task: dict[str, Any] = {"name": request.name, "kind": layout.kind, "train": columns, "max_dev": most}
@@ -103,13 +106,22 @@ def build_config(request: Request, inputs: Path, assignments: Sequence[str] = ()
     budget = request.budget if isinstance(request.budget, str) else list(request.budget)
     rungs = request.ladder if isinstance(request.ladder, str) else list(request.ladder or ())
     raw: dict[str, Any] = {
-        "model": {"source": _model_source(request.model, inputs / "model")},
+        "model": {"source": model},
         "task": task,
         "selection": {"ladder": rungs} if rungs else {"budget": budget},
     }
     for key, value in request.settings.items():
         _set(raw, key, value)
     return check(raw, assignments), layout
+
+
+def _generates(model: str) -> bool:
+    """Whether a model writes texts: else what it makes of texts without labels are embeddings."""
+    from probescale.models.config_reading import read_config
+    from probescale.models.families import find_family
+
+    family = find_family(read_config(model, None, field="MODEL"), field="MODEL")
+    return family.pooling == "last" or family.decoder is not None
 
 
 def _as_source(given: object, path: Path, field: str) -> str:
@@ -142,7 +154,7 @@ def _columns(layout: Layout) -> dict[str, Any]:
 def _labelled_columns(source: str, layout: Layout, field: str) -> dict[str, Any]:
     """The columns of train where the table has them; else those that are found in it."""
     header = layout.header or not is_delimited(source)
-    if find_kind(layout.kind).unit == "token":
+    if not find_kind(layout.kind).labelled:
         return _columns(find_layout(source, kind=layout.kind, header=header, field=field))
     names = read_all_columns(source, None, header=header, field=field)
     labels = layout.label if isinstance(layout.label, tuple) else (layout.label,)

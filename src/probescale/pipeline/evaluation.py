@@ -289,7 +289,7 @@ class Evaluator:
         record["max_length"], record["kind"] = self.config.model.max_length, self.task.kind.name
         if model.thresholds:
             record["thresholds"] = model.thresholds
-        save_model(model, record, folder)
+        save_model(model, record, folder, max_length=self.config.model.max_length)
 
     def _is_original(self, kept: Subset) -> bool:
         """Whether all layers stay and nothing is shrunk."""

@@ -141,7 +141,7 @@ def _result(
         metric=task.metric,
         positive=task.positive,
         split=task.dev_split,
-        examples=len(task.dev),
+        examples=len(task.gold),
         recipe=evaluator.recipe,
         strategy=chosen.strategy,
         original=original,

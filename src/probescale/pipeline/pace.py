@@ -78,7 +78,7 @@ def _time_training(bench: Workbench, loaded: LoadedModel, batch_size: int, dropo
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, fused=True)
 
     def step(batch: dict[str, Tensor]) -> None:
-        model(**batch).logits.sum().backward()
+        model(**batch)[0].sum().backward()
         optimizer.step()
         optimizer.zero_grad()
 

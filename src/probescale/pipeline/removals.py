@@ -85,7 +85,7 @@ def _prepare(
 def _sum_losses(
     bench: Workbench, loaded: LoadedModel, labels: Tensor, batch: dict[str, Tensor], logits: Tensor
 ) -> tuple[float, int]:
-    answers, rows = select_rows(loaded.family, logits, {name: value.to(logits.device) for name, value in batch.items()})
+    answers, rows = select_rows(loaded, logits, {name: value.to(logits.device) for name, value in batch.items()})
     known = labels[rows.cpu()].to(answers.device)
     losses = bench.task.kind.loss.of_labels(answers, known)
     return float(losses.sum()), int(has_label(known).sum())

@@ -19,7 +19,7 @@ from probescale.pipeline.seals import INNER, TRACKED, TRAINING
 from probescale.pipeline.workbench import Workbench, load_token_teacher, match_teacher
 from probescale.recovery.answered_texts import gather_texts
 from probescale.recovery.fine_tuning import fine_tune, prepare_training
-from probescale.recovery.health import Health, check_subnetwork, check_trained
+from probescale.recovery.health import AS_IT_IS, Health, check_subnetwork, check_trained
 from probescale.recovery.recipe import Choices, Recipe
 from probescale.recovery.result import ORIGINAL
 from probescale.recovery.short_training import ShortTraining, train_briefly
@@ -123,8 +123,7 @@ class Training:
                 if error.field != "recovery.learning_rate" or given or nothing_left:
                     raise
                 continue  # this rate is too high; what was trained before is not lost
-            length = self.config.model.max_length
-            health = check_trained(model, self.task.train, length, self.best_probe, recipe.class_weights)
+            health = self._check_original(model, recipe)
             if best is None or health.learned or health.loss_share < best[2].loss_share:
                 best = model, losses, health
             if health.learned or recipe.epochs == 0:
@@ -136,6 +135,12 @@ class Training:
             self._record_outputs(best[0])
         self._set_thresholds(best[0])  # after the teacher has answered: students learn probabilities
         return best
+
+    def _check_original(self, model: LoadedModel, recipe: Recipe) -> Health:
+        if self.task.kind.encodes:
+            return AS_IT_IS
+        length = self.config.model.max_length
+        return check_trained(model, self.task.train, length, self.best_probe, recipe.class_weights)
 
     def reload_original(self) -> LoadedModel:
         """The fine-tuned original again, after a run was interrupted: as it was recorded, or trained once more."""

@@ -15,7 +15,7 @@ from probescale.errors import UserError
 from probescale.models.budget_costs import Workload, measure_costs
 from probescale.models.cost import Cost
 from probescale.models.facts import check_length
-from probescale.models.loading import LoadedModel, load_classifier, read_trained_labels
+from probescale.models.loading import LoadedModel, load_classifier, load_encoder, read_trained_labels
 from probescale.models.parameters import Parameters
 from probescale.models.shrink.options import list_shrinks, smallest_parameters
 from probescale.models.shrink.shrink_plan import ShrinkPlan
@@ -25,6 +25,7 @@ from probescale.pipeline.provenance import provenance
 from probescale.pipeline.validate import check_budget, check_other_model
 from probescale.probing.probe import check_probes
 from probescale.recovery.automatic import Situation, choose_recipe
+from probescale.recovery.embedder import Embedder
 from probescale.recovery.inputs import build_inputs
 from probescale.recovery.recipe import Choices
 from probescale.selection.budget import Budget, Unit, parse_budget
@@ -282,6 +283,8 @@ def prepare(config: RunConfig, validation: float | None = None) -> Workbench:
     task, loaded = _load_model(config, task)
     if task.kind.own_head and config.recovery.distil and config.recovery.teacher:
         load_token_teacher(config.recovery.teacher, loaded)
+    if task.kind.encodes:
+        task = with_original(task, loaded, config)
     _check_poolings(config, loaded)
     record = provenance(loaded, task, config.seed)
     task = task.with_validation(validation, config.seed) if validation else task
@@ -291,6 +294,8 @@ def prepare(config: RunConfig, validation: float | None = None) -> Workbench:
 def _load_model(config: RunConfig, task: Task, field: str = "model.source") -> tuple[Task, LoadedModel]:
     """The model, with its own head where it was fine-tuned for these labels; and the task, in that order of labels."""
     model, kind = config.model, task.kind
+    if kind.encodes:
+        return task, load_encoder(model.source, model.revision, allow_pickle=model.allow_pickle, field=field)
     names, called = () if kind.own_head else None, "the model" if field == "model.source" else model.source
     if not kind.own_head and not config.recovery.original.retrain:
         labels = read_trained_labels(model.source, model.revision, kind.head, kind.problem_type, field=field)
@@ -313,6 +318,16 @@ def _load_model(config: RunConfig, task: Task, field: str = "model.source") -> t
         field=field,
     )
     return task, loaded
+
+
+def with_original(task: Task, loaded: LoadedModel, config: RunConfig) -> Task:
+    """The same task with what the original, as it is, says of its texts."""
+    if not config.recovery.distil or config.recovery.teacher:
+        wrong = "teacher" if config.recovery.teacher else "distil"
+        raise UserError(
+            "embeddings are learned from the original alone", field=f"recovery.{wrong}", hint="leave it out"
+        )
+    return task.with_embeddings(Embedder(loaded, config.model.max_length))
 
 
 def match_teacher(source: str, task: Task) -> tuple[str, ...]:

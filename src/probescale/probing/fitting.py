@@ -155,7 +155,8 @@ class _SiteScorer:
         truth = target[held_out]
         prior = target[train].prior_logits(len(truth))
         if target.kind == "number":
-            saved = (truth.values - prior[:, 0]) ** 2 - (truth.values - logits[:, 0]) ** 2
+            before, after = ((truth.values - truth.predict(each)) ** 2 for each in (prior, logits))
+            saved = (before - after).reshape(len(truth), -1).sum(1)
         else:
             saved = truth.surprisal(prior, tuning.stop) - truth.surprisal(logits, tuning.stop)
         predictions = HeldOutPredictions(truth, target.predict(logits), saved, self._predict_control(rows))

@@ -78,9 +78,8 @@ def measure(predictions: HeldOutPredictions, resampling: Resampling) -> dict[str
     hits = _hits(truth, predictions.predicted)
     measures = {"accuracy": _estimate_accuracy(truth, hits, resampling)}
     if truth.kind == "number":
-        errors = np.stack(
-            [(truth.values - predictions.predicted) ** 2 + 1e-12, predictions.saved], 1
-        )  # avoids division by 0
+        missed = _sum_columns((truth.values - predictions.predicted) ** 2) + 1e-12  # avoids division by 0
+        errors = np.stack([missed, predictions.saved], 1)
         measures["information"] = resampling.estimate(errors, lambda s: 0.5 * np.log2(1 + s[..., 1] / s[..., 0]))
     else:
         measures["f1"] = resampling.estimate(*_f1_sums(truth, predictions.predicted, resampling))
@@ -109,9 +108,17 @@ def _hits(truth: ProbeLabels, predicted: np.ndarray) -> np.ndarray:
     """(rows, sums) Columns whose sums give the accuracy (for numbers: R2)."""
     if truth.kind == "number":
         y = truth.values.astype(np.float64)
-        return np.stack([(y - predicted) ** 2, y, y**2, np.ones(len(y))], 1)
+        missed = _sum_columns((y - predicted) ** 2)
+        if y.ndim > 1:  # of vectors, the distance from their mean in all columns together
+            return np.stack([missed, np.zeros(len(y)), _sum_columns((y - y.mean(0)) ** 2), np.ones(len(y))], 1)
+        return np.stack([missed, y, y**2, np.ones(len(y))], 1)
     right = truth.values == predicted
     return np.stack([right if right.ndim == 1 else right.mean(1), np.ones(len(right))], 1)
+
+
+def _sum_columns(values: np.ndarray) -> np.ndarray:
+    """(rows,) of numbers or of vectors."""
+    return values.reshape(len(values), -1).sum(1)
 
 
 def _accuracy(truth: ProbeLabels) -> Callable[[np.ndarray], np.ndarray]:

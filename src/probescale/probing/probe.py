@@ -107,7 +107,7 @@ class _ModelProber:
             granularity=probing.granularity,
             title="representations" + (": random weights" if self.random_weights else ""),
         )
-        default = self.loaded.family.pooling
+        default = self.loaded.usual_pooling
         requests = [request_data(self.task, prop, probing.max_examples, seed, default) for prop in properties]
         features = represent(self.loaded, requests, self.store, settings)
         sites = list_sites(self.loaded, probing.granularity)

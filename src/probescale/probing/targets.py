@@ -15,7 +15,7 @@ class ProbeLabels:
     """The labels of all rows, and how logits relate to them."""
 
     kind: ProbeTarget
-    values: np.ndarray  # class: (rows,) class indices; multi: (rows, labels) of 0 and 1; number: (rows,)
+    values: np.ndarray  # class: (rows,) class indices; multi: (rows, labels) of 0 and 1; number: (rows,) or (rows, n)
     names: tuple[str, ...] = ()  # of classes or labels
 
     def __len__(self) -> int:
@@ -27,7 +27,9 @@ class ProbeLabels:
     @property
     def columns(self) -> int:
         """Number of logits per row; two classes need only one."""
-        if self.kind == "number" or (self.kind == "class" and len(self.names) == 2):
+        if self.kind == "number":
+            return 1 if self.values.ndim == 1 else self.values.shape[1]
+        if self.kind == "class" and len(self.names) == 2:
             return 1
         return len(self.names)
 
@@ -40,7 +42,7 @@ class ProbeLabels:
     def predict(self, logits: np.ndarray) -> np.ndarray:
         """Predicted values, of the same form as `values`, from (rows, columns) logits."""
         if self.kind == "number":
-            return logits[:, 0]
+            return logits[:, 0] if self.values.ndim == 1 else logits
         if self.kind == "multi":
             return (logits > 0).astype(np.float32)
         return (logits[:, 0] > 0).astype(np.int64) if self.columns == 1 else logits.argmax(1)
@@ -63,13 +65,13 @@ class ProbeLabels:
     def loss(self, logits: np.ndarray, trained_on: int) -> float:
         """Mean loss, by which penalties are compared: squared error for numbers, else surprisal."""
         if self.kind == "number":
-            return float(np.mean((logits[:, 0] - self.values) ** 2, dtype=np.float64))
+            return float(np.mean((self.predict(logits) - self.values) ** 2, dtype=np.float64))
         return float(self.surprisal(logits, trained_on).mean())
 
     def prior_logits(self, rows: int) -> np.ndarray:
         """(rows, columns) Logits of the class frequencies (for numbers: the mean), the same in all rows."""
         if self.kind == "number":
-            return np.full((rows, 1), self.values.mean())
+            return np.tile(np.atleast_1d(self.values.mean(0)), (rows, 1))
         shares = self.values.mean(0) if self.kind == "multi" else np.bincount(self.values, minlength=len(self.names))
         shares = np.clip(shares / (1 if self.kind == "multi" else len(self)), 1e-12, 1 - 1e-12)
         if self.kind == "class" and self.columns == 1:

@@ -61,6 +61,9 @@ class Health:
         return ", ".join(parts)
 
 
+AS_IT_IS = Health(score=1.0, constant_score=0.0, loss_share=0.0)  # of an original from whose answers others learn
+
+
 def check_trained(
     loaded: LoadedModel, train: Data, max_length: int, best_probe: float | None, class_weights: ClassWeights
 ) -> Health:

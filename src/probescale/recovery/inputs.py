@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from probescale.models.batching import Tokens
-from probescale.models.family import Family
+from probescale.models.loading import LoadedModel
 from probescale.models.packing import Blocks, pack
 from probescale.probing.views import tokenize_with_views
 from probescale.tasks.data import Data
@@ -58,17 +58,17 @@ class Inputs(Dataset[dict[str, Any]]):
         labels[: len(known)] = known
         return labels
 
-    def count_columns(self, model: PreTrainedModel) -> int:
+    def count_columns(self, loaded: LoadedModel) -> int:
         """How many numbers `read` gives for every row."""
-        return len(model.config.id2label or ())
+        return loaded.outputs
 
     def batch_tokens(self, vocabulary: int) -> int:
         """Tokens of a batch of a forward pass."""
         return BATCH_TOKENS
 
-    def read(self, family: Family, logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def read(self, loaded: LoadedModel, output: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """(rows, columns) what is kept of the output for a batch, and the numbers of these rows."""
-        return select_rows(family, logits, batch)
+        return select_rows(loaded, output, batch)
 
     def collate(self, tokenizer: PreTrainedTokenizerBase, items: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """A padded batch; its `rows` are the row numbers of inputs, or of tokens (-1: no row)."""
@@ -110,14 +110,14 @@ class TextInputs(Inputs):
     def labels(self, known: np.ndarray) -> np.ndarray:
         return self.blocks.targets.astype(np.float32)
 
-    def count_columns(self, model: PreTrainedModel) -> int:
+    def count_columns(self, loaded: LoadedModel) -> int:
         return 3
 
     def batch_tokens(self, vocabulary: int) -> int:
         return max(min(BATCH_TOKENS, MOST_LOGITS // vocabulary), 1)
 
-    def read(self, family: Family, logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        logits, rows = select_rows(family, logits, batch)
+    def read(self, loaded: LoadedModel, output: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        logits, rows = select_rows(loaded, output, batch)
         numbers = rows.cpu().numpy()
         targets = torch.from_numpy(self.blocks.targets[numbers]).long().to(logits.device)
         nats = cross_entropy(logits.float(), targets, reduction="none")
@@ -157,17 +157,19 @@ def build_inputs(
 
 
 def forward(model: torch.nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-    """The logits of a batch, and the batch on the model's device."""
+    """A stock model's logits for a batch, or without a head its states; and the batch on the model's device."""
     device = next(model.parameters()).device
     batch = {name: tensor.to(device) for name, tensor in batch.items()}
-    return model(**select_model_fields(batch)).logits, batch
+    return model(**select_model_fields(batch))[0], batch
 
 
-def select_rows(family: Family, logits: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """(rows, classes) logits, and the numbers of these rows, from the output for a batch."""
+def select_rows(loaded: LoadedModel, output: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """(rows, classes) logits or (rows, width) embeddings, and the numbers of these rows, from what `forward` gives."""
     rows = batch["rows"]
+    if loaded.pooling:
+        return loaded.pooling(output, batch["attention_mask"]), rows
     if rows.ndim == 2:  # one row per token
         if (rows >= 0).all():  # without copying the logits
-            return logits.flatten(0, 1), rows.flatten()
-        return logits[rows >= 0], rows[rows >= 0]
-    return family.sentence_logits(logits, batch["attention_mask"]), rows
+            return output.flatten(0, 1), rows.flatten()
+        return output[rows >= 0], rows[rows >= 0]
+    return loaded.family.sentence_logits(output, batch["attention_mask"]), rows

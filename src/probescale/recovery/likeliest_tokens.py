@@ -71,7 +71,7 @@ def record_likeliest_tokens(teacher: LoadedModel, inputs: TextInputs, folder: Pa
 def _run(teacher: LoadedModel, inputs: TextInputs, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ids and log-probabilities of the likeliest tokens, in the order of the rows."""
     logits, batch = forward(teacher.model, inputs.collate(teacher.tokenizer, [inputs[int(n)] for n in numbers]))
-    logits, rows = select_rows(teacher.family, logits, batch)
+    logits, rows = select_rows(teacher, logits, batch)
     best = logits.float().topk(min(LIKELIEST, logits.shape[-1]), -1)
     values = best.values - logits.float().logsumexp(-1, keepdim=True)
     order = rows.argsort()

@@ -26,7 +26,7 @@ def predict(loaded: LoadedModel, data: Data, *, max_length: int = 128, title: st
     """(inputs,) the prediction for every input, decoded by the kind of task."""
     inputs = build_inputs(loaded.tokenizer, data, max_length)
     logits = compute_logits(loaded, inputs, title=title)
-    return find_kind(data.kind).decode(logits, inputs.starts)
+    return find_kind(data.kind).answer(logits, inputs.starts, data)
 
 
 def compute_logits(
@@ -46,7 +46,7 @@ def compute_logits(
     """
     move_to_own_device(loaded.model)
     tokens, batch_tokens = inputs.tokens, batch_tokens or inputs.batch_tokens(loaded.model.config.vocab_size)
-    result = np.full((inputs.rows, inputs.count_columns(loaded.model)), np.nan, np.float32)
+    result = np.full((inputs.rows, inputs.count_columns(loaded)), np.nan, np.float32)
     order = tokens.by_length if only is None else tokens.by_length[np.isin(tokens.by_length, only)]
     batches = (order[here] for here in batches_by_tokens(tokens.lengths[order], batch_tokens))
     blocks = list(loaded.family.layers(loaded.model)) if receive else []
@@ -72,7 +72,7 @@ def _batch(
 
 def _part(loaded: LoadedModel, inputs: Inputs, captured: list[Tensor], numbers: np.ndarray) -> Part:
     """The inputs' numbers, their rows, the logits, and the states if they are captured."""
-    logits, batch = forward(loaded.model, inputs.collate(loaded.tokenizer, [inputs[int(number)] for number in numbers]))
-    logits, rows = inputs.read(loaded.family, logits, batch)
+    output, batch = forward(loaded.model, inputs.collate(loaded.tokenizer, [inputs[int(number)] for number in numbers]))
+    logits, rows = inputs.read(loaded, output, batch)
     states = mean_over_tokens(captured, batch["attention_mask"]).float().cpu().numpy() if captured else None
     return numbers, rows.cpu().numpy(), logits.float().cpu().numpy(), states

@@ -61,7 +61,7 @@ class RecoveryTrainer(Trainer):
     ) -> Tensor | tuple[Tensor, Any]:
         outputs = model(**select_model_fields(inputs))
         objective, (row_share, input_share) = self.objective, self.shares
-        rows = select_rows(self.loaded.family, outputs.logits, inputs)
+        rows = select_rows(self.loaded, outputs[0], inputs)
         loss = row_share * objective.output_weight * objective.loss(*rows)
         if objective.states is not None:
             states = mean_over_tokens(self.captured, inputs["attention_mask"])

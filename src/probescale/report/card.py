@@ -44,7 +44,7 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
         metric_value=round(small.value, 4),
     )
     data = ModelCardData(
-        library_name="transformers",
+        library_name=task.kind.library,
         pipeline_tag=task.kind.pipeline_tag,
         base_model=parent.source if HUB_NAME.fullmatch(parent.source) and not is_local(parent.source) else None,
         license=read_licence(parent.source),

@@ -14,9 +14,9 @@ def usage(task: Task, family: Family, folder: str = "model") -> str:
 
 def _usage(task: Task, family: Family) -> str:
     kind = task.kind
-    if kind.unit == "text" and family.mean_of_token_logits:
+    if not kind.encodes and kind.unit == "text" and family.mean_of_token_logits:
         return _mean_of_tokens(kind, family)
-    code = _python("from transformers import pipeline", "", kind.pipeline_call(task.train.names))
+    code = _python(kind.pipeline_import, "", kind.pipeline_call(task.train.names))
     return f"{kind.usage_note}\n\n{code}" if kind.usage_note else code
 
 

@@ -12,11 +12,14 @@ from pathlib import Path
 from probescale.errors import UserError
 from probescale.tasks.column_roles.corpora import describe_corpus, is_running_text
 from probescale.tasks.column_roles.label_columns import find_given_labels, find_label_columns
+from probescale.tasks.column_roles.names import is_label_name
 from probescale.tasks.column_roles.table import ColumnName, Table, join_names, read_table
 from probescale.tasks.column_roles.tags import find_tags, find_words, is_tagged
 from probescale.tasks.column_roles.texts import choose_kind, find_label, find_texts
+from probescale.tasks.documents import is_text_file
 from probescale.tasks.kinds import find_kind
 from probescale.tasks.readers import is_delimited
+from probescale.tasks.unlabelled import read_lines
 from probescale.utils.sources import local_path
 
 
@@ -41,6 +44,9 @@ class Layout:
         >>> Layout("text", "text", None, None, "running text").describe()
         'text: running text'
         """
+        if find_kind(self.kind).encodes:
+            what = "without labels: the original's embeddings are learned"
+            return f"{self.labels} {what}" if self.pair is None else f"pairs {_show(self.text)} and {_show(self.pair)}"
         if self.label is None:
             return f"text: {self.labels}"
         text, label = ("words", "tags") if find_kind(self.kind).unit == "word" else ("text", "label")
@@ -72,10 +78,14 @@ def find_layout(
     """
     if kind is not None:
         find_kind(kind, field="--kind")
+    if kind == "embedding" and is_text_file(source):
+        return _find_texts_alone(source, header=header, field=field)
     may_be_corpus, given = kind in (None, "text") and label is None, kind == "text"
     if may_be_corpus and is_running_text(source, given=given, field=field):
         return Layout("text", "text", None, None, "running text", header)
     table = read_table(source, split, header=header, field=field)
+    if kind == "embedding":
+        return _find_pairs(table, text, pair, label, header=header)
     if may_be_corpus and (corpus := describe_corpus(table, text=text, given=given)) is not None:
         return Layout("text", corpus[0], None, None, corpus[1], header)
     several = () if label is None else find_given_labels(table, label)
@@ -127,6 +137,29 @@ def find_text_column(source: str, split: str | None, *, like: Layout, field: str
         has, labelled = ("one text", "two") if pair is None else ("two texts", "one")
         raise table.error(f"a row of {source} has {has}, and a row of the labelled data has {labelled}", hint)
     return text, pair
+
+
+def _find_texts_alone(source: str, *, header: bool, field: str) -> Layout:
+    path = local_path(source, field=field)
+    assert path
+    count = len(read_lines(path, field))
+    return Layout("embedding", "text", None, None, f"{count:,} text{'s' * (count != 1)}", header)
+
+
+def _find_pairs(
+    table: Table, text: ColumnName | None, pair: str | None, label: ColumnName | None, *, header: bool
+) -> Layout:
+    """Texts or pairs of texts whose embeddings are learned or compared; a label says which pairs belong together."""
+    if text is None and len(table.columns) == 1:
+        text = table.names[0]
+    if text is None:
+        text, pair = find_texts(table, [label], pair)
+    given = {"text": str(table.name(text)), **({"pair": str(table.name(pair))} if pair else {})}
+    table.check_given(given | ({"label": str(table.name(label))} if label else {}))
+    named = [column.name for column in table.usable(given.values()) if is_label_name(column.name)]
+    label = table.name(label) if label else named[0] if named else None
+    count = len(table[given["text"]].values)
+    return Layout("embedding", given["text"], given.get("pair"), label, f"{count:,} texts", header)
 
 
 def _find_by_column(

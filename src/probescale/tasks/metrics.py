@@ -65,6 +65,7 @@ class Metric:
 
 
 METRICS: dict[str, Metric] = {}
+FOUND = 10  # passages of a search that are looked at
 
 
 def _both(gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> np.ndarray:
@@ -205,6 +206,23 @@ def r2(rows: np.ndarray) -> float:
     gold, predicted = rows.T
     spread = ((gold - gold.mean()) ** 2).sum()
     return float(1 - ((gold - predicted) ** 2).sum() / spread) if spread > 0 else 0.0
+
+
+def _is_found(rows: np.ndarray) -> np.ndarray:
+    return np.stack([rows[:, 1] <= FOUND, np.ones(len(rows))], 1)
+
+
+@metric("embedding", share=_is_found)
+def recall_at_10(rows: np.ndarray) -> float:
+    """Share of questions whose passage is among the ten nearest of all passages, for pairs that belong together."""
+    return float(np.mean(rows[:, 1] <= FOUND))
+
+
+@metric("embedding")
+def ndcg_at_10(rows: np.ndarray) -> float:
+    """The same, but a passage counts by its rank: 1 for the first, 0.63 for the second, 0.29 for the tenth."""
+    ranks = rows[:, 1]
+    return float(np.mean(np.where(ranks <= FOUND, 1 / np.log2(1 + ranks), 0.0)))
 
 
 def _tags(gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> np.ndarray:

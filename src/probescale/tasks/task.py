@@ -14,6 +14,7 @@ from probescale.tasks.data import Data
 from probescale.tasks.kinds import Kind, find_kind
 from probescale.tasks.labelled import load_examples, load_tagged
 from probescale.tasks.metrics import METRICS, Metric
+from probescale.tasks.passages import Embed, Passages
 from probescale.tasks.sampling import sample, split, without_repeats, without_texts
 from probescale.tasks.structural import PROPERTIES, load_property
 from probescale.tasks.swaps import Swaps, built_in_swaps, load_swaps
@@ -66,11 +67,19 @@ class Task:
     def with_validation(self, share: float, seed: int) -> Task:
         """The same task with a share of train held out, to decide on."""
         train, held_out = split(self.train, share, seed)
+        held_out = self.kind.complete_dev(held_out, seed)
         data = {
             name: train if data is self.train else without_texts(data, held_out)
             for name, data in self.probe_data.items()
         }
         return replace(self, train=train, validation=held_out, probe_data=data)
+
+    def with_embeddings(self, embed: Embed) -> Task:
+        """The same texts with the embeddings of the original, computed where they are needed."""
+        parts = {"train": self.train, "dev": self.dev, "validation": self.validation}
+        known = {name: replace(part, embed=embed) for name, part in parts.items() if isinstance(part, Passages)}
+        data = {name: known["train"] if part is self.train else part for name, part in self.probe_data.items()}
+        return replace(self, **known, probe_data=data)
 
     def with_names(self, names: tuple[str, ...]) -> Task:
         """The same task with its labels in another order: that of a model which was trained for them."""
@@ -111,11 +120,12 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         dev_split = f"held out ({held_out / len(rows):.0%} of train)"
     repeats = len(raw) - len(train) - (0 if config.dev else len(dev))
     contradictions = find_contradictions(raw, dev if config.dev else None) if kind.labelled else None
+    dev = kind.complete_dev(dev, seed)
     train, tuning = sample(train, config.max_train, seed), None
     if kind.thresholds:
         train, tuning = split(train, min(max(round(TUNING_SHARE * len(train)), 1), MOST_TUNING), seed)
     kind.refuse_too_few(train)
-    metric, positive = choose_metric(config, train, kind.choose_metric(config.metric, train.names))
+    metric, positive = choose_metric(config, train, kind.metric_for(config.metric, train, dev))
     if positive and train.names.index(positive) not in dev.classes:
         raise UserError(
             f'no row of {dev_split} has the label "{positive}", which the metric is about',

@@ -77,7 +77,7 @@ def _read(config: UnlabelledConfig, *, paired: bool, field: str) -> tuple[tuple[
         )
     path = local_path(config.source, field=f"{field}.source")
     if path is not None and Path(path.name.removesuffix(".gz")).suffix == ".txt":
-        return tuple(_read_lines(path, field)), None
+        return tuple(read_lines(path, field)), None
     wanted: dict[str, str | int] = {"text": config.text, **({"pair": config.pair} if config.pair else {})}
     columns = read_columns(config.source, config.split, wanted, header=config.header, field=field)
     rows = [
@@ -91,7 +91,8 @@ def _read(config: UnlabelledConfig, *, paired: bool, field: str) -> tuple[tuple[
     return texts, pairs[0] if pairs else None
 
 
-def _read_lines(path: Path, field: str) -> list[str]:
+def read_lines(path: Path, field: str) -> list[str]:
+    """The lines of a text file that are not empty."""
     try:
         with open_text(path) as file:
             return [line.strip() for line in file if line.strip()]

@@ -36,11 +36,11 @@ def write_graph(loaded: LoadedModel, kind: Kind | None, path: Path, *, fused: bo
     try:
         with _quietly():
             program = torch.onnx.export(
-                TraceableModel(loaded.model, loaded.family, kind, fields).eval(),
+                TraceableModel(loaded, kind, fields).eval(),
                 tuple(batch[name] for name in fields),
                 dynamic_shapes=(tuple({0: "batch", 1: "length"} for _ in fields),),
                 input_names=fields,
-                output_names=["logits" if kind else "last_hidden_state"],
+                output_names=[_name_output(loaded, kind)],
                 dynamo=True,
                 verbose=False,
             )
@@ -55,6 +55,10 @@ def write_graph(loaded: LoadedModel, kind: Kind | None, path: Path, *, fused: bo
         ) from error
     finally:
         loaded.model.set_attn_implementation(attention)
+
+
+def _name_output(loaded: LoadedModel, kind: Kind | None) -> str:
+    return "sentence_embedding" if loaded.pooling else "logits" if kind else "last_hidden_state"
 
 
 def refuse_generators(loaded: LoadedModel) -> None:

@@ -42,12 +42,13 @@ def fit_closed_form(features: np.ndarray, target: ProbeLabels, penalty: float, s
 
 def _fit_ridge(features: np.ndarray, target: ProbeLabels, penalty: float, strength: float) -> LinearFit:
     """Least squares with an L2 penalty, for numbers: the exact solution."""
-    mean, centre = features.mean(0), target.values.mean()
+    values = target.values.reshape(len(target), -1)
+    mean, centre = features.mean(0), values.mean(0)
     second = features.T @ features / np.float32(len(features)) - np.outer(mean, mean)
     second[np.diag_indices(len(second))] += np.float32(strength)
-    cross = features.T @ (target.values - centre) / np.float32(len(features))
+    cross = features.T @ (values - centre) / np.float32(len(features))
     weights = np.linalg.solve(second.astype(np.float64), cross.astype(np.float64)).astype(np.float32)
-    return LinearFit(weights[:, None], np.array([centre - mean @ weights], np.float32), penalty, 1, 0.0, True)
+    return LinearFit(weights, (centre - mean @ weights).astype(np.float32), penalty, 1, 0.0, True)
 
 
 def _fit_discriminant(features: np.ndarray, target: ProbeLabels, penalty: float, strength: float) -> LinearFit:

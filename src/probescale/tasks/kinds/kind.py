@@ -45,6 +45,7 @@ class Kind(ABC):
     # Training
     loss: ClassVar[Loss]
     standardised: ClassVar[bool] = False  # labels are learned with mean 0 and spread 1
+    encodes: ClassVar[bool] = False  # answers are vectors: those of the original, as it is, are learned
     thresholds: ClassVar[bool] = False  # a part of train is held out, to choose from which logit on a label is given
     # Evaluation
     metrics: ClassVar[tuple[str, ...]] = ()  # that fit beside those registered for this kind
@@ -53,6 +54,7 @@ class Kind(ABC):
     # Words
     pipeline_tag: ClassVar[str]  # of the hub and of transformers.pipeline
     labelled: ClassVar[bool] = True  # rows have labels
+    library: ClassVar[str] = "transformers"  # that loads the model
     named: ClassVar[bool] = True  # answers have names: labels or tags
     rows_called: ClassVar[str] = "rows"
     values_called: ClassVar[str] = "classes"
@@ -161,6 +163,14 @@ class Kind(ABC):
         """The metric of the configuration, if the labels allow it; else the default."""
         return name or self.default_metric(names)
 
+    def metric_for(self, name: str | None, train: Data, dev: Data) -> str:
+        """The metric of the configuration, or the default for these data."""
+        return self.choose_metric(name, train.names)
+
+    def complete_dev(self, dev: Data, seed: int) -> Data:
+        """The dev data with what its metric needs beyond its rows."""
+        return dev
+
     # Answers
 
     @abstractmethod
@@ -169,6 +179,10 @@ class Kind(ABC):
 
         `starts`, (inputs + 1,), has the first row of every input.
         """
+
+    def answer(self, logits: np.ndarray, starts: np.ndarray, data: Data) -> np.ndarray:
+        """(inputs,) the predictions for data; for kinds whose predictions are about several inputs, (pairs,)."""
+        return self.decode(logits, starts)
 
     def right(self, gold: np.ndarray, predicted: np.ndarray) -> np.ndarray | None:
         """(inputs,) which predictions are right; None where predictions are only near or far."""
@@ -201,6 +215,11 @@ class Kind(ABC):
     @abstractmethod
     def pipeline_call(self, names: tuple[str, ...]) -> str:
         """A line of Python that makes a transformers pipeline of the folder `model`."""
+
+    @property
+    def pipeline_import(self) -> str:
+        """The import that this line needs."""
+        return "from transformers import pipeline"
 
     @property
     def usage_note(self) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+SHARPNESS, NEIGHBOURS = 0.05, 0.1  # temperature of similarities within a batch, and the weight of their part
+
 if TYPE_CHECKING:  # torch is imported where it is used: `probescale --help` does without
     from torch import Tensor
 
@@ -148,6 +150,40 @@ def _append_rest(likeliest: Tensor, rest: Tensor) -> Tensor:
     import torch
 
     return torch.cat([likeliest, rest.clamp(min=1e-6).log()], -1)
+
+
+class EmbeddingDistance(Loss):
+    """One vector per row, near to the teacher's, with the teacher's similarities to the other rows of the batch."""
+
+    def of_labels(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return logits.new_zeros(len(logits))
+
+    def of_teacher(self, logits: Tensor, answers: Tensor, temperature: float) -> Tensor:
+        """One minus the cosine, and the divergence of the softmax of similarities, which makes neighbours agree."""
+        from torch.nn.functional import kl_div, normalize
+
+        own, wanted = normalize(logits, dim=-1), normalize(answers, dim=-1)
+        found, real = (
+            ((vectors @ vectors.T) / SHARPNESS).fill_diagonal_(-1e4).log_softmax(-1) for vectors in (own, wanted)
+        )
+        apart = kl_div(found, real, reduction="none", log_target=True).sum(-1)
+        return 1 - (own * wanted).sum(-1) + NEIGHBOURS * apart
+
+    def wanted(self, labels: Tensor, columns: int) -> Tensor:
+        return labels[:, None].expand(-1, columns)
+
+    def mean(self, logits: Tensor) -> Tensor:
+        return logits
+
+    def logits(self, mean: Tensor) -> Tensor:
+        return mean
+
+    def answers(self, logits: Tensor) -> Tensor:
+        return logits.clone()
+
+    def score(self, logits: Tensor, labels: Tensor) -> float:
+        spread = ((labels - labels.mean(0)) ** 2).sum().clamp(min=1e-9)
+        return 1 - (((logits - labels) ** 2).sum() / spread).item()
 
 
 class SquaredError(Loss):

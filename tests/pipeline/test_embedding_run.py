@@ -1,0 +1,155 @@
+"""A run that learns embeddings, from a file of texts to a folder that sentence-transformers loads."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import numpy as np
+import pytest
+
+from helpers.data import BAD, GOOD, THINGS
+from probescale.api import compress
+from probescale.errors import UserError
+from probescale.models.loading import load_encoder
+from probescale.recovery.embedder import Embedder
+from probescale.tasks.columns import find_layout
+
+SETTINGS = {
+    "model.max_length": 32,
+    "probing.penalties": [0.01],
+    "probing.selectivity": False,
+    "probing.max_examples": 100,
+    "selection.strategy": "uniform_k",
+    "selection.k": 2,
+    "selection.sample": 50,
+    "shrink": "none",
+    "recovery.epochs": 6,
+    "recovery.learning_rate": 1e-3,
+    "recovery.batch_size": 16,
+    "recovery.augment": 0,
+}
+
+
+def write_texts(path, count):
+    rng = random.Random(0)
+    words = [*GOOD, *BAD, *THINGS, "the", "and", "was", "so"]
+    texts = {" ".join(rng.choices(words, k=rng.randint(4, 12))) for _ in range(count)}
+    path.write_text("\n".join(sorted(texts)) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.slow
+def test_from_texts_to_sentence_transformers(tmp_path, model_folder):
+    from sentence_transformers import SentenceTransformer
+
+    from probescale.deploy.export import export
+    from probescale.deploy.open_model import open_model
+
+    source, texts = str(model_folder("bert")), write_texts(tmp_path / "corpus.txt", 400)
+    small = compress(source, texts, budget="60%", out=tmp_path / "run", settings=SETTINGS)
+    result = small.result
+    assert (result.metric, result.original.value) == ("spearman", 1.0)
+    assert result.failure is None
+    assert result.subnetwork.value > 0.6
+    assert result.examples > 1000, "pairs, not texts"
+    lines = ["the plot was lovely", "a hero so dull and cold"]
+    stock = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu").encode(lines)
+    own = np.array([answer.record()["embedding"] for answer in small.predict(lines)])
+    assert own == pytest.approx(stock, abs=1e-5)
+    assert np.linalg.norm(own, axis=1) == pytest.approx([1, 1], abs=1e-4)
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "library_name: sentence-transformers" in card
+    assert "SentenceTransformer(" in card
+
+    record = export(str(tmp_path / "run"), tmp_path / "onnx")
+    assert record.kind == "embedding"
+    assert record.value == pytest.approx(record.value_pytorch, abs=1e-3)
+    exported = open_model(str(tmp_path / "onnx"))
+    batch = dict(exported.tokenizer(lines, padding=True, return_tensors="np"))
+    assert exported.run(batch) == pytest.approx(stock, abs=1e-4)
+
+
+def test_the_layout_of_texts(tmp_path):
+    found = find_layout(str(write_texts(tmp_path / "corpus.txt", 50)), kind="embedding")
+    assert (found.kind, found.pair) == ("embedding", None)
+    assert found.describe().endswith("texts without labels: the original's embeddings are learned")
+    conll = tmp_path / "tags.txt"
+    conll.write_text("a DT\ndog NN\n\nit PRP\nruns VB\n" * 20, encoding="utf-8")
+    assert find_layout(str(conll)).kind == "tags"
+
+
+def test_a_file_of_one_line(tmp_path, model_folder):
+    file = tmp_path / "one.txt"
+    file.write_text("a single line of text\n", encoding="utf-8")
+    with pytest.raises(UserError, match="only 1 usable text remain"):
+        compress(str(model_folder("bert")), file, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("mode", ["mean", "cls", "max", "lasttoken"])
+@pytest.mark.parametrize("normalised", [True, False])
+def test_poolings_are_those_of_sentence_transformers(tmp_path, model_folder, mode, normalised):
+    from sentence_transformers import SentenceTransformer
+
+    from probescale.models.pooling import SentencePooling, write_pooling
+    from probescale.models.saving import write_model
+
+    loaded = load_encoder(str(model_folder("bert")), None)
+    prompts = {"prompts": {"query": "query: ", "passage": "passage: "}}
+    loaded.pooling = SentencePooling(mode, normalised, loaded.model.config.hidden_size, prompts)
+    folder = tmp_path / "encoder"
+    folder.mkdir()
+    write_model(loaded, folder)
+    write_pooling(loaded.pooling, folder, 32)
+    lines = ["the plot was lovely", "a hero", "so dull and cold and the music was boring"]
+    again = load_encoder(str(folder), None)
+    assert again.pooling == loaded.pooling
+    stock = SentenceTransformer(str(folder), device="cpu")
+    assert Embedder(again, 32)(lines) == pytest.approx(stock.encode(lines), abs=1e-5)
+    asked = stock.encode(lines, prompt_name="query")
+    assert Embedder(again, 32)([f"query: {line}" for line in lines]) == pytest.approx(asked, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"type": "evil.module.Pooling"}, "code that ships with a model is never executed"),
+        ({"type": "sentence_transformers.models.LSTM"}, "has the modules LSTM"),
+        ({"word_embedding_dimension": 7}, "is for embeddings of 7 numbers"),
+        ({"pooling_mode": "weightedmean"}, 'has the pooling "weightedmean"'),
+    ],
+)
+def test_modules_that_do_not_fit(tmp_path, model_folder, change, says):
+    from probescale.models.pooling import SentencePooling, write_pooling
+    from probescale.models.saving import write_model
+
+    loaded = load_encoder(str(model_folder("bert")), None)
+    write_model(loaded, tmp_path)
+    write_pooling(SentencePooling(width=loaded.model.config.hidden_size), tmp_path, 32)
+    path = tmp_path / ("modules.json" if "type" in change else "1_Pooling/config.json")
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if "type" in change:
+        content = [content[0], {**content[1], **change}]
+    else:
+        content |= change
+    path.write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(UserError) as error:
+        load_encoder(str(tmp_path), None)
+    assert says in str(error.value)
+
+
+def test_retrieval_and_scores():
+    from probescale.tasks.metrics import METRICS
+    from probescale.tasks.passages import Passages
+
+    vectors = np.eye(4)[[0, 1, 0, 1, 2]] + 0.1 * np.eye(5, 4)
+    found = Passages(("q1", "q2", "p1", "p2", "p3"), ((0, 2), (1, 4)), retrieval=True)
+    ranks = found.compare(vectors)
+    assert ranks.tolist() == [1, 2]
+    assert METRICS["recall_at_10"](found.gold, ranks) == 1
+    assert METRICS["ndcg_at_10"](found.gold, ranks) == pytest.approx((1 + 1 / np.log2(3)) / 2)
+    scored = Passages(("a", "b", "c"), ((0, 1), (1, 2)), (0.5, 4.0))
+    assert scored.gold.tolist() == [0.5, 4.0]
+    assert scored.take([1, 2]).links == ((0, 1),)
+    assert scored.take([1, 2]).scores == (4.0,)
