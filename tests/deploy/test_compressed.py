@@ -27,7 +27,7 @@ from probescale.report.findings import RunFindings
 from probescale.report.phrases import format_count
 from probescale.report.verdict import ELSEWHERE, decide, run_summary
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 TEXTS = [text for text, _ in labelled_rows(12, seed=5)]
 EVIL = "</iframe><script>window.evil=1</script>"

@@ -32,7 +32,7 @@ from probescale.pipeline.validate import check
 from probescale.report.card import read_licence
 
 pytest.importorskip("onnxruntime", reason='pip install "probescale[onnx]"')
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from probescale.pipeline.folder import MARK
 from probescale.pipeline.validate import check
 from probescale.recovery import checkpoints
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 MOST = int(os.environ.get("PROBESCALE_DAMAGES", "20"))
 STAGES = {  # where the run is interrupted
     "before the outputs": (pipeline, "write_outputs", 1),

@@ -169,6 +169,7 @@ def test_assignments(file, rng, odd):
     result_or_error(lambda: load_config(path, [*words, odd] if odd else words))
 
 
+@pytest.mark.long
 @fuzz("configuration files", 30, rng=RNG)
 def test_damaged_files(file, rng):
     path = written(file, damaged(rng, rng.choice(CONFIGS)))

@@ -14,7 +14,7 @@ from probescale.pipeline import run as pipeline
 from probescale.pipeline.seals import SEALS, seal
 from probescale.pipeline.validate import check
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

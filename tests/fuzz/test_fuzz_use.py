@@ -32,6 +32,9 @@ RECORDS = {"kind": "class", "max_length": 16, "params": 5, "proof": {"route": "x
 FILES = ("tokenizer.json", "tokenizer_config.json", "config.json", "probescale.json")
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def copies(model_folder, tmp_path_factory) -> dict[str, Path]:
     """A valid model of every family, as a run leaves it; tests damage a copy of one of its files."""

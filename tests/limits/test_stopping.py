@@ -13,6 +13,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from helpers.data import labelled_rows
+from helpers.sweeps import sweep
 from probescale.utils.signals import SECONDS_BETWEEN, Stopped, stop_on_signals
 
 
@@ -178,7 +179,7 @@ def test_a_stopped_study_ends_its_workers(model_folder, task_files, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [("list", "tasks"), ("--help",)])
+@pytest.mark.parametrize("words", sweep([("list", "tasks"), ("--help",)], always=[("--help",)]))
 def test_a_closed_pipe_is_not_an_error(words):
     with subprocess.Popen(
         [sys.executable, "-m", "probescale", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -8,6 +8,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from helpers.models import LAYERS
+from helpers.sweeps import sweep
 from probescale.models.subsets import all_contiguous_blocks, count_passes
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.evidence import collect_evidence
@@ -64,7 +65,7 @@ def config(tmp_path, model_folder, task_files):
     return path
 
 
-@pytest.mark.parametrize("strategy", RUNS)
+@pytest.mark.parametrize("strategy", sweep(list(RUNS), always=["stitched"]))
 def test_evidence_of_a_run_and_its_certainty(run_of, strategy):
     out = run_of(strategy)
     scores, selection = load_scores(out / "scores.json"), json.loads((out / "selection.json").read_text())

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from helpers.data import write_csv
+from helpers.sweeps import sweep
 from probescale.deploy.compressed import Compressed
 from probescale.errors import UserError
 from probescale.models.shrink.shrink_plan import ShrinkPlan
@@ -50,7 +51,10 @@ def unreadable(folder, rows: int = 160):
     return write_csv(folder / "train.csv", labelled[:120]), write_csv(folder / "dev.csv", labelled[120:])
 
 
-@pytest.fixture(scope="module", params=["a rate of next to nothing", "texts that nobody can read"])
+@pytest.fixture(
+    scope="module",
+    params=sweep(["a rate of next to nothing", "texts that nobody can read"], always=["a rate of next to nothing"]),
+)
 def failed(request, model_folder, task_files, tmp_path_factory):
     """The configuration of a run that cannot work."""
     folder = tmp_path_factory.mktemp("failed")
@@ -119,7 +123,7 @@ def attempts(monkeypatch):
 
         checked: list[Health] = []
         monkeypatch.setattr(training, "fine_tune", fine_tune)
-        monkeypatch.setattr(training, "check_original", lambda *_: checked[-1])
+        monkeypatch.setattr(training, "check_trained", lambda *_: checked[-1])
         monkeypatch.setattr(training, "check_subnetwork", lambda *_: checked[-1])
         return seen
 

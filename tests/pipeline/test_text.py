@@ -187,6 +187,13 @@ def test_settings_for_labelled_texts_are_refused(decoder: Path, change: dict[str
         check(settings(decoder, **change))
 
 
+@pytest.mark.parametrize("family", ["bert", "t5"])
+def test_a_model_that_writes_no_texts_is_refused(decoder: Path, model_folder, family: str):
+    model = {"source": str(model_folder(family)), "max_length": 64}
+    with pytest.raises(UserError, match="does not write texts token by token"):
+        prepare(check(settings(decoder, model=model)))
+
+
 def test_texts_and_models_that_do_not_fit_are_refused(decoder: Path, tmp_path: Path):
     (tmp_path / "short.txt").write_text("a few words.\n" * 200)
     task = {"kind": "text", "train": str(tmp_path / "short.txt")}

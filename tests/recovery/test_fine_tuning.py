@@ -278,6 +278,7 @@ def test_copies_of_pairs_get_second_texts_that_share_words_with_the_first():
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="about a machine without a GPU")
 def test_a_precision_that_the_machine_lacks_is_not_used():
     assert choose_precision("auto") == choose_precision("float32") == choose_precision("float16") == "float32"

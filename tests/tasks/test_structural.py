@@ -120,7 +120,7 @@ def test_a_property_of_text_that_does_not_show_it():
 
 def test_several_labels_a_row(tmp_path):
     path = tmp_path / "m.csv"
-    path.write_text('text,label\none,"joy, anger"\ntwo,joy|fear\nthree,\nfour,joy;joy\nfive,fear\nsix,anger\n')
+    path.write_text("text,label\none,joy| anger\ntwo,joy|fear\nthree,\nfour,joy|joy\nfive,fear\nsix,anger\n")
     found = load_examples(DataConfig(source=str(path)), field="x", target="multi")
     assert found.names == ("anger", "fear", "joy")
     assert found.labels == ((0, 2), (1, 2), (), (2,), (1,), (0,))

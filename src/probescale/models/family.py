@@ -74,6 +74,11 @@ class Family:
     learning_rate_factor: float = 1.0  # of the rates that BERT is usually trained with
     detected: bool = False  # from the model's structure, not described by hand
 
+    @property
+    def is_decoder(self) -> bool:
+        """Whether its models go on with a text, token by token, without an encoder."""
+        return self.pooling == "last" and self.decoder is None
+
     def count_layers(self, config: PreTrainedConfig) -> int:
         return self.stack.count_layers(config)
 

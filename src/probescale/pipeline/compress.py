@@ -121,7 +121,7 @@ def _generates(model: str) -> bool:
     from probescale.models.families import find_family
 
     family = find_family(read_config(model, None, field="MODEL"), field="MODEL")
-    return family.pooling == "last" or family.decoder is not None
+    return family.is_decoder
 
 
 def _as_source(given: object, path: Path, field: str) -> str:

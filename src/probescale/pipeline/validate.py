@@ -240,6 +240,20 @@ def check_other_model(other: OtherModel, head: Head, number: int) -> None:
         check_local_model(other.model, field=f"{field}.model")
 
 
+def refuse_encoder(source: str, revision: str | None, *, field: str) -> None:
+    """Refuse a model that does not write texts."""
+    from probescale.models.config_reading import read_config
+    from probescale.models.families import find_family
+
+    config = read_config(source, revision, field=field)
+    if not find_family(config, field=field).is_decoder:
+        raise UserError(
+            f"{source} ({config.model_type}) does not write texts token by token",
+            field=field,
+            hint="give a decoder such as GPT-2 or Llama; to make an encoder's embeddings small: task.kind embedding",
+        )
+
+
 def _check_model(model: ModelConfig) -> None:
     if model.source.startswith("pypi:"):
         parse_wheel_path(model.source, field="model.source")

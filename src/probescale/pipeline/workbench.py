@@ -22,7 +22,7 @@ from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.shrink.shrinker import Shrinker
 from probescale.models.subsets import Subset
 from probescale.pipeline.provenance import provenance
-from probescale.pipeline.validate import check_budget, check_other_model
+from probescale.pipeline.validate import check_budget, check_other_model, refuse_encoder
 from probescale.probing.probe import check_probes
 from probescale.recovery.automatic import Situation, choose_recipe
 from probescale.recovery.embedder import Embedder
@@ -296,6 +296,8 @@ def _load_model(config: RunConfig, task: Task, field: str = "model.source") -> t
     model, kind = config.model, task.kind
     if kind.encodes:
         return task, load_encoder(model.source, model.revision, allow_pickle=model.allow_pickle, field=field)
+    if kind.unit == "token":
+        refuse_encoder(model.source, model.revision, field=field)
     names, called = () if kind.own_head else None, "the model" if field == "model.source" else model.source
     if not kind.own_head and not config.recovery.original.retrain:
         labels = read_trained_labels(model.source, model.revision, kind.head, kind.problem_type, field=field)

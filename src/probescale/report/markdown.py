@@ -10,7 +10,7 @@ from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.findings import RunFindings
 from probescale.report.ladder import ladder_table, wish_table
-from probescale.report.phrases import show_value
+from probescale.report.phrases import describe_training, show_value
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table
@@ -34,7 +34,7 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
             f"## {escape_markdown(comparison.title)}",
             comparison.markdown(),
             *(["## Which one to take", wish_table(findings.ladder).markdown()] if findings.ladder else []),
-            f"Recipe: {result.recipe}. All subnetworks were trained with it; the original learns from labels only. "
+            f"{describe_training(result)} "
             "Parameters include embeddings, layers and head; "
             "\"of total\" is their share of the original's, \"of layers\" that of the layers alone. "
             "Speed: how many times as fast as the original, on the machine of this run. "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from probescale.models.speed import SpeedSpread
+from probescale.recovery.recipe import AS_IT_IS
 from probescale.recovery.result import Alternative, EvaluatedModel, RunResult
 from probescale.tasks.metrics import METRICS
 from probescale.utils.files import format_size
@@ -16,6 +17,12 @@ def name_metric(result: RunResult) -> str:
 def show_value(result: RunResult, value: float, digits: int = 1) -> str:
     """A value of the run's metric as people read it."""
     return METRICS[result.metric].show(value, digits)
+
+
+def describe_training(result: RunResult) -> str:
+    """How the models of a run were trained."""
+    original = "" if AS_IT_IS in result.recipe else "; the original learns from labels only"
+    return f"Recipe: {result.recipe}. All subnetworks were trained with it{original}."
 
 
 def remark_lower(result: RunResult) -> str:

@@ -12,7 +12,7 @@ from probescale.report.expectation import is_far
 from probescale.report.findings import RunFindings
 from probescale.report.ladder import ladder_page
 from probescale.report.page import Column, Page, explorer_entry, render
-from probescale.report.phrases import format_percent, format_spread, has_retention, name_metric
+from probescale.report.phrases import describe_training, format_percent, format_spread, has_retention, name_metric
 from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.run_cards import run_cards
@@ -163,7 +163,7 @@ def _notes(findings: RunFindings) -> list[str]:
     selection, result = findings.selection, findings.result
     notes = [
         verdict_rule(result),
-        f"Recipe: {result.recipe}. All subnetworks were trained with it; the original learns from labels only.",
+        describe_training(result),
         f"The figures are from {result.split}. {findings.dev_sentence} Intervals are 95 % over its "
         "examples; another training seed can change a figure as well.",
         "Speed: how many times as fast as the original, both timed alternately on the machine of the run; below it, "
