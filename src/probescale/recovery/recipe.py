@@ -8,7 +8,7 @@ from typing import Any, Literal
 from probescale.config import ClassWeights, RecoveryConfig
 from probescale.utils.files import Record
 
-AS_IT_IS = "the original as it is"  # in the words of a recipe: it was not trained
+ORIGINAL_AS_IT_IS = "the original as it is"  # in the words of a recipe: it was not trained
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def describe_recipe(chosen: Choices, settings: RecoveryConfig, labelled: int, un
 
 def _original_recipe(chosen: Choices) -> list[str]:
     if chosen.original_epochs == 0:
-        return [AS_IT_IS]
+        return [ORIGINAL_AS_IT_IS]
     values = {
         "epochs": (chosen.original_epochs, chosen.epochs),
         "learning rate": (chosen.original_learning_rate, chosen.learning_rate),

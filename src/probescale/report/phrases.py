@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probescale.models.speed import SpeedSpread
-from probescale.recovery.recipe import AS_IT_IS
+from probescale.recovery.recipe import ORIGINAL_AS_IT_IS
 from probescale.recovery.result import Alternative, EvaluatedModel, RunResult
 from probescale.tasks.metrics import METRICS
 from probescale.utils.files import format_size
@@ -21,7 +21,7 @@ def show_value(result: RunResult, value: float, digits: int = 1) -> str:
 
 def describe_training(result: RunResult) -> str:
     """How the models of a run were trained."""
-    original = "" if AS_IT_IS in result.recipe else "; the original learns from labels only"
+    original = "" if ORIGINAL_AS_IT_IS in result.recipe else "; the original learns from labels only"
     return f"Recipe: {result.recipe}. All subnetworks were trained with it{original}."
 
 
