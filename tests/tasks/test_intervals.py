@@ -83,6 +83,21 @@ def test_no_metric_is_certain_after_20_right_answers(name):
     assert high == 1
 
 
+@pytest.mark.parametrize("name", ["recall_at_10", "ndcg_at_10"])
+def test_no_search_is_certain_after_20_passages_found_first(name):
+    low, high = interval(METRICS[name], np.zeros(20), np.ones(20), seed=0)
+    assert low < 0.9
+    assert high == 1
+
+
+@pytest.mark.parametrize("name", ["recall_at_10", "ndcg_at_10"])
+def test_the_interval_of_a_search_holds_its_value(name):
+    ranks = np.random.default_rng(0).integers(1, 16, size=200).astype(float)
+    low, high = interval(METRICS[name], np.zeros(200), ranks, seed=0)
+    assert low < METRICS[name].value(METRICS[name].rows(np.zeros(200), ranks)) < high
+    assert high - low < 0.2
+
+
 def test_sentences_count_not_their_words():
     """Words that are right or wrong together are one answer."""
     gold, predicted = tuple_rows([(0, 0, 0), (1, 1, 1)] * 100), tuple_rows([(0, 0, 0)] * 200)

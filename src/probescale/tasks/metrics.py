@@ -218,11 +218,16 @@ def recall_at_10(rows: np.ndarray) -> float:
     return float(np.mean(rows[:, 1] <= FOUND))
 
 
-@metric("embedding")
+def _gain(rows: np.ndarray) -> np.ndarray:
+    """(questions, 2) what the passage's rank counts, and 1: a mean of numbers between 0 and 1 is a share."""
+    ranks = rows[:, 1]
+    return np.stack([np.where(ranks <= FOUND, 1 / np.log2(1 + ranks), 0.0), np.ones(len(ranks))], 1)
+
+
+@metric("embedding", share=_gain)
 def ndcg_at_10(rows: np.ndarray) -> float:
     """The same, but a passage counts by its rank: 1 for the first, 0.63 for the second, 0.29 for the tenth."""
-    ranks = rows[:, 1]
-    return float(np.mean(np.where(ranks <= FOUND, 1 / np.log2(1 + ranks), 0.0)))
+    return float(_gain(rows)[:, 0].mean())
 
 
 def _tags(gold: np.ndarray, predicted: np.ndarray, _names: tuple[str, ...]) -> np.ndarray:
