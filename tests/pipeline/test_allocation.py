@@ -97,9 +97,23 @@ def test_megabytes_count_what_shrinking_saves(model_folder, task_files):
     bench = prepare(settings(model_folder, task_files, selection={"budget": wanted}, shrink="auto"))
     bench = bench.with_costs(Path("not measured"))
     bench.check_budget()
-    constraints = bench.constraints(bench.smallest_parameters)
+    constraints = bench.constraints(bench.smallest_shrink)
     assert constraints.allow([1])
     assert constraints.known_costs["megabytes"].of([1]) < whole / 4
+
+
+def test_operations_count_what_narrower_layers_save(model_folder, task_files, tmp_path):
+    """Operations that two layers of full width would take are enough for more layers of fewer feed-forward units."""
+    by_layers = {"budget": "1GFLOPs", "length": 32}
+    bench = prepare(settings(model_folder, task_files, selection=by_layers)).with_costs(tmp_path / "costs.json")
+    cost = bench.constraints(ShrinkPlan()).known_costs["gflops"]
+    wanted = {"budget": f"{1.001 * cost.of([1, 2]):.9f}GFLOPs", "length": 32}
+    bench = prepare(settings(model_folder, task_files, selection=wanted, shrink="auto"))
+    bench = bench.with_costs(tmp_path / "costs of both.json")
+    assert bench.constraints(ShrinkPlan()).allow([1, 2])
+    assert not bench.constraints(ShrinkPlan()).allow([1, 2, 3])
+    assert bench.constraints(bench.smallest_shrink).allow([1, 2, 3])
+    assert bench.most_layers() >= 3
 
 
 def test_a_budget_below_the_smallest_model_is_refused(model_folder, task_files, tmp_path):

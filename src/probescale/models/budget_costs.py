@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import psutil
@@ -17,8 +17,11 @@ from probescale.models.facts import check_length
 from probescale.models.family import Family
 from probescale.models.heads import build_on_meta
 from probescale.models.latency import measure_latency
+from probescale.models.shrink.units import find_units, with_width
 from probescale.utils.files import format_size
 from probescale.utils.progress import spinner
+
+NARROW = 4  # times fewer feed-forward units: how much cheaper that is tells what one unit costs
 
 
 @dataclass(frozen=True)
@@ -34,15 +37,21 @@ class Workload:
 
 
 def measure_costs(units: Collection[str], workload: Workload, model: PreTrainedModel | None = None) -> dict[Any, Cost]:
-    """What parameters do not tell, as far as it is among these units: GFLOPs of a text, milliseconds of a batch."""
+    """What parameters do not tell, as far as it is among these units: GFLOPs of a text, milliseconds of a batch.
+
+    Where a stock class can have fewer feed-forward units, what one of them costs is told apart.
+    """
     costs: dict[str, Cost] = {}
     if "gflops" in units:
-        costs["gflops"] = count_flops(
-            workload.config, workload.family, workload.length, workload.head, workload.classes
-        )
+        costs["gflops"] = _with_units(workload, count_gflops(workload), count_gflops)
     if "milliseconds" in units:
-        costs["milliseconds"] = measure_milliseconds(workload, model)
+        costs["milliseconds"] = _with_units(workload, measure_milliseconds(workload, model), measure_milliseconds)
     return costs
+
+
+def count_gflops(workload: Workload) -> Cost:
+    """GFLOPs of one text."""
+    return count_flops(workload.config, workload.family, workload.length, workload.head, workload.classes)
 
 
 def measure_milliseconds(workload: Workload, model: PreTrainedModel | None = None) -> Cost:
@@ -51,6 +60,22 @@ def measure_milliseconds(workload: Workload, model: PreTrainedModel | None = Non
     with spinner("measuring this machine"):
         model = model or _build_random(workload)
         return measure_latency(model, workload.family, workload.length, workload.batch_size)
+
+
+def _with_units(workload: Workload, whole: Cost, measure: Callable[[Workload], Cost]) -> Cost:
+    """The cost of a model with that of a feed-forward unit, which a narrower model tells.
+
+    A unit costs at least nothing and at most its share of a layer, whatever a busy machine says.
+    """
+    empty = build_on_meta(workload.family, workload.config, workload.head, field="--budget")
+    units = find_units(empty, workload.family)
+    if units is None or units < NARROW:
+        return whole
+    fewer = units // NARROW
+    narrow = measure(replace(workload, config=with_width(workload.config, workload.family.stack, fewer)))
+    saved = (sum(whole.layers) - sum(narrow.layers)) / len(whole.layers)
+    per_unit = min(max(saved / (units - fewer), 0.0), min(whole.layers) / units)
+    return whole.model_copy(update={"units": units, "per_unit": per_unit})
 
 
 def _build_random(workload: Workload) -> PreTrainedModel:

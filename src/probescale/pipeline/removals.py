@@ -30,7 +30,7 @@ EVERY = 2  # of the tokens of running text, whose loss counts: the head costs as
 def take_out_layers(bench: Workbench, loaded: LoadedModel, scores: ProbeScores, path: Path) -> ProbeScores:
     """The scores with the order of removals that the strategies need, kept in the scores' file after every step."""
     fixed = (*loaded.family.fixed(loaded.model.config), *bench.structure.keep)
-    constraints = bench.constraints(bench.smallest_parameters)
+    constraints = bench.constraints(bench.smallest_shrink)
 
     def enough(kept: Subset) -> bool:
         return constraints.allow(kept) and len(kept) <= bench.most_layers()

@@ -180,6 +180,6 @@ def with_layers(
     reason = " ".join(filter(None, (chosen.reason, source.describe())))
     kept: Subset = source.winner.kept
     if kept != chosen.kept:
-        constraints = bench.constraints(bench.shrinker.count_parameters(shrink))
+        constraints = bench.constraints(shrink)
         chosen = describe(kept, scores.relevance, constraints, chosen.strategy, chosen.provenance)
     return chosen.model_copy(update={"reason": reason})

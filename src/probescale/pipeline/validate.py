@@ -298,6 +298,8 @@ def check_budget(config: RunConfig, classes: int) -> None:
     for budget in _list_budgets(chosen):
         timeless = replace(budget, limits=tuple(limit for limit in budget.limits if limit.unit != "milliseconds"))
         costs = measure_costs(timeless.units, workload)
+        if config.shrink.units != "all":
+            costs = {unit: cost.narrowed(1) for unit, cost in costs.items()}
         constraints = Constraints(timeless, parameters, costs, Structure.from_config(chosen))
         for strategy in (chosen.strategy, *config.compared_strategies):
             most = largest_k(family.count_layers(model), constraints, strategy)

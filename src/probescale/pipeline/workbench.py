@@ -16,8 +16,7 @@ from probescale.models.budget_costs import Workload, measure_costs
 from probescale.models.cost import Cost
 from probescale.models.facts import check_length
 from probescale.models.loading import LoadedModel, load_classifier, load_encoder, read_trained_labels
-from probescale.models.parameters import Parameters
-from probescale.models.shrink.options import list_shrinks, smallest_parameters
+from probescale.models.shrink.options import find_smallest, list_shrinks
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.shrink.shrinker import Shrinker
 from probescale.models.subsets import Subset
@@ -129,9 +128,9 @@ class Workbench:
         return ways[settings]
 
     @cached_property
-    def smallest_parameters(self) -> Parameters:
-        """Parameters where shrinking leaves most of the budget to the layers."""
-        return smallest_parameters(self.shrinker, self.shrinks)
+    def smallest_shrink(self) -> ShrinkPlan:
+        """The way of shrinking that leaves room for most layers."""
+        return find_smallest(self.shrinker, self.shrinks)
 
     @property
     def budget(self) -> Budget:
@@ -170,22 +169,23 @@ class Workbench:
         """Everything that is measured before the strategies can choose."""
         return set[Reads]().union(*(STRATEGIES[name].needs for name in self.strategies))
 
-    def constraints(self, parameters: Parameters) -> Constraints:
+    def constraints(self, shrink: ShrinkPlan) -> Constraints:
         """Budget and structure for subnetworks whose parts have these sizes."""
-        return Constraints(self.budget, parameters, self.costs or {}, self.structure)
+        costs = {unit: cost.narrowed(shrink.units) for unit, cost in (self.costs or {}).items()}
+        return Constraints(self.budget, self.shrinker.count_parameters(shrink), costs, self.structure)
 
     def most_layers(self) -> int:
         """The most layers that any of the strategies can keep, as far as parameters allow."""
         limits = tuple(limit for limit in self.budget.limits if limit.unit == "parameters")
-        constraints = self.constraints(self.smallest_parameters)
+        constraints = self.constraints(self.smallest_shrink)
         return self._most_layers(replace(constraints, budget=replace(self.budget, limits=limits)))
 
     def check_budget(self) -> None:
         """Refuse a budget that no subnetwork meets, in any of its units; of a ladder, any rung."""
         for rung in self.rungs.values():
-            rung._most_layers(rung.constraints(rung.smallest_parameters))
+            rung._most_layers(rung.constraints(rung.smallest_shrink))
         if not self.rungs:
-            self._most_layers(self.constraints(self.smallest_parameters))
+            self._most_layers(self.constraints(self.smallest_shrink))
 
     def fits(self) -> bool:
         """Whether any subnetwork has as few parameters as the budget allows, however it is shrunk."""
@@ -202,13 +202,13 @@ class Workbench:
         """The layers that a strategy keeps within the budget beside parts of this size; None: nothing fits."""
         if STRATEGIES[strategy].contiguous and self.structure.gap > 1:
             return None
-        return select_subset(evidence, self.constraints(self.shrinker.count_parameters(shrink)), strategy)
+        return select_subset(evidence, self.constraints(shrink), strategy)
 
     def select(
         self, strategy: str, evidence: Evidence, shrink: ShrinkPlan, resamples: Sequence[Evidence] = ()
     ) -> Selection:
         """The strategy's choice within the budget. `resamples`: the same evidence on resampled held-out rows."""
-        constraints = self.constraints(self.shrinker.count_parameters(shrink))
+        constraints = self.constraints(shrink)
         return select(evidence, constraints, strategy, resamples=resamples, provenance=self.provenance)
 
     def with_config(self, config: RunConfig) -> Workbench:

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
-from transformers import PreTrainedModel
 
 from probescale.config import Head, ShrinkConfig
-from probescale.errors import UserError
 from probescale.models.architecture import Architecture
 from probescale.models.counting import count_parameters
-from probescale.models.family import Family
 from probescale.models.heads import build_on_meta
 from probescale.models.parameters import Parameters
 from probescale.models.shrink import embeddings, units
@@ -38,10 +35,14 @@ def list_shrinks(shrinker: Shrinker, settings: ShrinkConfig) -> list[ShrinkPlan]
     ]
 
 
-def smallest_parameters(shrinker: Shrinker, shrinks: Sequence[ShrinkPlan]) -> Parameters:
-    """Parameters with the way of shrinking that leaves most of a budget to the layers."""
-    counts = (shrinker.count_parameters(shrink) for shrink in shrinks)
-    return min(counts, key=lambda parameters: parameters.of([]) + parameters.layers[0])
+def find_smallest(shrinker: Shrinker, shrinks: Sequence[ShrinkPlan]) -> ShrinkPlan:
+    """The way of shrinking that leaves room for most layers."""
+
+    def one_layer(shrink: ShrinkPlan) -> int:
+        parameters = shrinker.count_parameters(shrink)
+        return parameters.of([]) + parameters.layers[0]
+
+    return min(shrinks, key=one_layer)
 
 
 def count_smallest(
@@ -53,21 +54,14 @@ def count_smallest(
     """
     config, family = architecture.config, architecture.family
     model = build_on_meta(family, config, head, classes, field="MODEL")
+    width = units.find_units(model, family)
     rank_is_fixed = head == "lm" or embeddings.why_rank_is_fixed(family, config)
     plan = ShrinkPlan(
         vocabulary=ASSUMED_VOCABULARY if getattr(config, "vocab_size", 0) > ASSUMED_VOCABULARY else None,
         rank=None if rank_is_fixed else max(config.hidden_size // max(WIDTH_DIVISORS), 2),
-        units=_fewest_units(model, family),
+        units=width and max(width // max(UNIT_DIVISORS), 1),
     )
     return (plan, count_shrunk(model, family, plan, count_parameters(model, family))) if plan else None
-
-
-def _fewest_units(model: PreTrainedModel, family: Family) -> int | None:
-    """The smallest feed-forward width that `auto` tries; None where the width is fixed."""
-    try:
-        return max(units.count_units(model, family) // max(UNIT_DIVISORS), 1)
-    except UserError:  # the family's width is fixed, or the decoder has the same
-        return None
 
 
 def _vocabulary_sizes(shrinker: Shrinker, setting: str | int) -> list[int | None]:

@@ -59,6 +59,14 @@ def count_units(model: PreTrainedModel, family: Family) -> int:
     return weight.shape[axis]
 
 
+def find_units(model: PreTrainedModel, family: Family) -> int | None:
+    """The feed-forward width of the model; None where it cannot change."""
+    try:
+        return count_units(model, family)
+    except UserError:  # the family's width is fixed, or the decoder has the same
+        return None
+
+
 def parameters_per_unit(model: PreTrainedModel, family: Family) -> int:
     """Parameters of one unit of one layer; the model may be on the meta device."""
     units = count_units(model, family)
@@ -131,7 +139,7 @@ def keep_units(
         weights[f"{output}.weight"] = (fitted if axis == 1 else fitted.T).contiguous().to(out)
         if shift is not None:
             weights[f"{output}.bias"] = shift.to(out)
-    return build_like(loaded, lambda: _with_width(parent.config, stack, count), weights)
+    return build_like(loaded, lambda: with_width(parent.config, stack, count), weights)
 
 
 def _output_weight(block: nn.Module, stack: Stack) -> tuple[Tensor, int]:
@@ -151,7 +159,8 @@ def _cut_weights(block: nn.Module, stack: Stack) -> Iterator[tuple[str, int]]:
     yield f"{stack.feed_forward_output}.weight", _output_weight(block, stack)[1]
 
 
-def _with_width(config: PreTrainedConfig, stack: Stack, count: int) -> PreTrainedConfig:
+def with_width(config: PreTrainedConfig, stack: Stack, count: int) -> PreTrainedConfig:
+    """The config of the same model with another feed-forward width."""
     cut = copy.deepcopy(config)
     setattr(cut, stack.width_setting, count)
     return cut
