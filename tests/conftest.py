@@ -70,6 +70,22 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pa
     return folder
 
 
+@pytest.fixture(scope="session")
+def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny trained decoder (model), a corpus, other text (second.txt), and a finished run on them."""
+    from helpers.decoders import save_decoder, write_corpus, write_other_text
+    from probescale.pipeline.run import run
+    from probescale.pipeline.validate import check
+
+    folder = tmp_path_factory.mktemp("text")
+    model, corpus = save_decoder(folder / "model"), write_corpus(folder, 600)
+    second = write_other_text(folder / "second.txt")
+    task = {"name": "tales", "kind": "text", "train": str(corpus), "second": str(second)}
+    raw = {"model": {"source": model, "max_length": 64}, "task": task, "selection": {"k": 2}}
+    run(check({**raw, "recovery": {"epochs": 1, "learning_rate": 3e-3}}), folder / "run")
+    return folder
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a command ends with: exit code, standard output and standard error."""

@@ -37,6 +37,16 @@ def write_corpus(folder: Path, count: int = 600, seed: int = 0) -> Path:
     return path
 
 
+def write_other_text(path: Path, count: int = 120) -> Path:
+    """A text file of another kind: sums, of which the decoder has learned nothing."""
+    draw = random.Random(3)
+    lines = [
+        f"{draw.randint(10, 99)} + {draw.randint(10, 99)} makes a number, says no. {line}" for line in range(count)
+    ]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
 def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path

@@ -82,7 +82,7 @@ class RunConfig(Section):
     def list_sources(self) -> list[str]:
         """Every model and data set that a run reads, as the configuration names them."""
         task = self.task
-        data = [task.train, task.dev, task.unlabelled, task.bias, self.shrink.corpus]
+        data = [task.train, task.dev, task.second, task.unlabelled, task.bias, self.shrink.corpus]
         data = [*data, *(probe.data for probe in task.probes)]
         models = [self.model.source, *([self.recovery.teacher] if self.recovery.teacher else [])]
         models += [other.model for other in self.other_models]

@@ -154,6 +154,10 @@ class TaskConfig(Section):
         default=None,
         description="Data for the final figures, used for nothing else. By default a fifth of train is held out.",
     )
+    second: Data | None = Field(
+        default=None,
+        description="For kind text: other text, of which nothing is learned. The metric on it shows what is forgotten.",
+    )
     metric: str | None = Field(
         default=None,
         description="Metric on the dev data; see `probescale list metrics`. By default accuracy, or where one label "

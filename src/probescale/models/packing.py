@@ -131,12 +131,14 @@ def render_chat(
     """The tokens of a conversation in the chat template, and where the assistant's answers are (first, end)."""
     messages = [{"role": role, "content": content} for role, content in chat]
     try:
-        ids = _apply(tokenizer, messages)
+        ids = apply_template(tokenizer, messages)
         spans = []
         for place, message in enumerate(messages):
             if message["role"] == ANSWERS:
-                asked = _apply(tokenizer, messages[:place], add_generation_prompt=True) if place else []
-                spans.append((_count_common(asked, ids), _count_common(_apply(tokenizer, messages[: place + 1]), ids)))
+                asked = apply_template(tokenizer, messages[:place], add_generation_prompt=True) if place else []
+                spans.append(
+                    (_count_common(asked, ids), _count_common(apply_template(tokenizer, messages[: place + 1]), ids))
+                )
     except Exception as error:  # a template raises what it likes: for roles in another order, or an unknown one
         raise UserError(
             f"the model's chat template refuses conversation {number}: {first_line(error)}",
@@ -146,7 +148,8 @@ def render_chat(
     return ids, spans
 
 
-def _apply(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], **options: Any) -> list[int]:  # noqa: ANN401
+def apply_template(tokenizer: PreTrainedTokenizerBase, messages: list[dict[str, str]], **options: Any) -> list[int]:  # noqa: ANN401
+    """The tokens of messages in the model's chat template."""
     encoded: Any = tokenizer.apply_chat_template(messages, tokenize=True, return_dict=True, **options)
     return list(encoded["input_ids"])
 

@@ -38,6 +38,7 @@ class Request:
     settings: Mapping[str, Any] = field(default_factory=dict)  # more settings, by dotted key
     header: bool = True  # the first line of CSV and TSV files has the names of the columns
     ladder: str | Sequence[str] | None = None  # several sizes instead of a budget; "auto": the usual ones
+    second: object = None  # other text, of which nothing is learned
 
     @property
     def name(self) -> str:
@@ -97,9 +98,10 @@ def build_config(request: Request, inputs: Path, assignments: Sequence[str] = ()
     columns = {"source": train, **_columns(layout)}
     most = MOST_DOCUMENTS if find_kind(layout.kind).unit == "token" else MOST_DEV
     task: dict[str, Any] = {"name": request.name, "kind": layout.kind, "train": columns, "max_dev": most}
-    if request.dev is not None:
-        dev = _as_source(request.dev, inputs / "dev.jsonl", "--dev")
-        task["dev"] = {"source": dev, **_labelled_columns(dev, layout, "--dev")}
+    for part, given in {"dev": request.dev, "second": request.second}.items():
+        if given is not None:
+            source = _as_source(given, inputs / f"{part}.jsonl", f"--{part}")
+            task[part] = {"source": source, **_labelled_columns(source, layout, f"--{part}")}
     if request.unlabelled is not None:
         more = _as_source(request.unlabelled, inputs / "unlabelled.jsonl", "--unlabelled")
         task["unlabelled"] = {"source": more, **_text_columns(more, layout, "--unlabelled")}
@@ -141,7 +143,7 @@ def _claim(inputs: Path) -> None:
             hint="choose another folder for the run, or move that one",
         )
     inputs.mkdir(parents=True, exist_ok=True)
-    write_manifest(inputs, INPUTS, files=[f"{part}.jsonl" for part in ("train", "dev", "unlabelled")])
+    write_manifest(inputs, INPUTS, files=[f"{part}.jsonl" for part in ("train", "dev", "second", "unlabelled")])
 
 
 def _columns(layout: Layout) -> dict[str, Any]:

@@ -26,17 +26,20 @@ from probescale.pipeline.training import LargerRung, Training
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.alternatives import measure_alternatives
 from probescale.recovery.bias import Bias, SwapAnswers, answer_swaps, compare_swaps
+from probescale.recovery.generation import Generation, Writing, measure_writing
 from probescale.recovery.predict import predict
 from probescale.recovery.predictions import load_predictions, rename_labels, save_predictions
 from probescale.recovery.recipe import Choices, describe_recipe
-from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel
+from probescale.recovery.result import ORIGINAL, Alternative, BeforeTraining, EvaluatedModel
 from probescale.selection.result import Selection
 from probescale.tasks.balance import weigh_classes
+from probescale.tasks.data import Data
+from probescale.tasks.documents import Documents
 from probescale.tasks.intervals import interval
 from probescale.utils.files import read_as, remove_folder, write_json, write_text
 from probescale.utils.progress import console, spinner
 
-PREDICTIONS, SWAPS = ".predictions.json", ".swaps.json"
+PREDICTIONS, SWAPS, WRITING = ".predictions.json", ".swaps.json", ".writing.json"
 
 
 class Evaluator:
@@ -129,7 +132,9 @@ class Evaluator:
             kept=kept,
             **self._size(model),
             **self._quality(predicted, original),
-            validation=self._validate(model),
+            validation=self._measure(model, self.task.validation, "validating"),
+            second=self._measure(model, self.task.second, "evaluating on the second text"),
+            before=None if is_original else self._measure_before_training(kept),
             thresholds=model.thresholds,
             losses=losses,
             failure="" if health.learned else health.describe(),
@@ -145,6 +150,8 @@ class Evaluator:
         if self.task.swaps:
             answers = answer_swaps(model, self.task.swaps, self.task.train, max_length=length)
             answers.save(path.with_suffix(SWAPS))
+        if isinstance(self.task.dev, Documents):
+            measure_writing(self.loaded, model, self.task.dev, length).save(path.with_suffix(WRITING))
         evaluated.save(path)
         if not held:
             remove_folder(self.training.checkpoints(kept, is_original=is_original))
@@ -152,7 +159,8 @@ class Evaluator:
 
     def _is_complete(self, path: Path, *, is_original: bool) -> bool:
         """Whether an evaluated model has everything that later steps read; a damaged part was removed."""
-        parts = [path, path.with_suffix(PREDICTIONS), *([path.with_suffix(SWAPS)] if self.task.swaps else [])]
+        more = {PREDICTIONS: True, SWAPS: self.task.swaps, WRITING: isinstance(self.task.dev, Documents)}
+        parts = [path, *(path.with_suffix(suffix) for suffix, needed in more.items() if needed)]
         return all(part.exists() for part in parts) and (not is_original or self.training.has_teacher())
 
     def _size(self, model: LoadedModel) -> dict[str, Any]:
@@ -171,13 +179,21 @@ class Evaluator:
         reference = value if original is None else original.value
         return {"value": value, "interval": spread, "retention": self.task.measure.retention(value, reference)}
 
-    def _validate(self, model: LoadedModel) -> float | None:
-        """The metric on the part of train that decisions are made on."""
-        held_out = self.task.validation
-        if held_out is None:
+    def _measure(self, model: LoadedModel, data: Data | None, title: str) -> float | None:
+        """The metric on other data than dev, where there are any."""
+        if data is None:
             return None
-        predicted = predict(model, held_out, max_length=self.config.model.max_length, title="validating")
-        return self.task.measure(held_out.gold, predicted)
+        predicted = predict(model, data, max_length=self.config.model.max_length, title=title)
+        return self.task.measure(data.gold, predicted)
+
+    def _measure_before_training(self, kept: Subset) -> BeforeTraining | None:
+        """The metrics of the cut alone, where its head is the trained one of the checkpoint."""
+        if self.task.kind.unit != "token":
+            return None
+        cut = self.training.cut(kept)
+        value = self._measure(cut, self.task.dev, "evaluating the cut without training")
+        second = self._measure(cut, self.task.second, "evaluating the cut on the second text")
+        return None if value is None else BeforeTraining(value=value, second=second)
 
     def _measure_pieces(self, model: LoadedModel) -> WordPieces | None:
         if model.tokenizer is self.loaded.tokenizer:
@@ -264,6 +280,14 @@ class Evaluator:
         if self.task.swaps is None:
             return None
         return compare_swaps(self.task.swaps, SwapAnswers.load(original), SwapAnswers.load(cut))
+
+    def generation(self, small: EvaluatedModel) -> Generation | None:
+        """What both models write after the same prompts; None where they write nothing."""
+        if not isinstance(self.task.dev, Documents):
+            return None
+        original = self.training.result_path((), is_original=True)
+        cut = self.training.result_path(small.kept, is_original=self._is_original(small.kept))
+        return Generation.of_both(*(Writing.load(path.with_suffix(WRITING)) for path in (original, cut)))
 
     def save(self, selection: Selection, folder: Path | None = None) -> None:
         """Write the selection's model into a folder, by default that of the run's result, and prove it."""

@@ -77,17 +77,20 @@ def collect_findings(
         search,
         task.contradictions.sentence() if task.contradictions else "",
         ladder,
+        evaluator.generation(result.subnetwork),
     )
 
 
 def write_records(findings: RunFindings, folder: Path) -> None:
-    """Write selection, metrics, regressions and bias as JSON."""
+    """Write selection, metrics, regressions, bias and what was written as JSON."""
     findings.selection.save(folder / "selection.json")
     findings.result.save(folder / "metrics.json")
     if findings.regressions:
         findings.regressions.save(folder / "regressions.json")
     if findings.bias:
         findings.bias.save(folder / "bias.json")
+    if findings.generation:
+        findings.generation.save(folder / "generation.json")
 
 
 def write_card(evaluator: Evaluator, findings: RunFindings, folder: Path) -> None:

@@ -162,7 +162,8 @@ def _data_steps(task: TaskConfig, kind: Kind | None) -> Iterator[Callable[[], ob
     """One check for every data section: local files are read, wheel sources checked for their form."""
     sections: list[tuple[str, DataConfig | None, Callable[..., object]]] = []
     if kind:
-        sections = [("task.train", task.train, kind.load), ("task.dev", task.dev, kind.check_rows)]
+        sections = [("task.train", task.train, kind.load)]
+        sections += [(f"task.{name}", getattr(task, name), kind.check_rows) for name in ("dev", "second")]
     sections += [(f"task.probes.{n}.data", probe.data, _reader(probe)) for n, probe in enumerate(task.probes)]
     if kind and kind.bias_pairs and task.bias and is_local(task.bias.source):
         yield partial(load_swaps, task.bias, paired=task.train.pair is not None, field="task.bias")
@@ -198,7 +199,7 @@ def _check_together(config: RunConfig) -> None:
             field="compare",
             hint="leave strategies out; a study compares strategies at several sizes",
         )
-    data = [task.train, task.dev, task.bias, *(probe.data for probe in task.probes)]
+    data = [task.train, task.dev, task.second, task.bias, *(probe.data for probe in task.probes)]
     classes = 2
     if all(is_local(part.source) for part in data if part is not None):
         from probescale.probing.probe import check_probes

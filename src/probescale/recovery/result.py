@@ -13,6 +13,13 @@ from probescale.utils.files import Record
 ORIGINAL = "original"  # name of the fine-tuned original among evaluated models
 
 
+class BeforeTraining(Record):
+    """The metric of a subnetwork as it was cut, which only models with a trained head of their own have."""
+
+    value: float  # on the dev set
+    second: float | None = None  # on `task.second`
+
+
 class EvaluatedModel(Record):
     """Metrics of one fine-tuned model on the dev set."""
 
@@ -25,6 +32,8 @@ class EvaluatedModel(Record):
     validation: float | None = None  # the same on a part of train, where something is decided on it
     interval: tuple[float, float]  # 95 %, over the dev examples; the training seed's effect is not included
     retention: float | None  # share of the original's value that is kept (`Metric.retention`)
+    second: float | None = None  # the task's metric on `task.second`, of which nothing is learned
+    before: BeforeTraining | None = None
     losses: tuple[float, ...]  # mean of every epoch of fine-tuning
     thresholds: dict[str, float] | None = None  # of labels, in probabilities; the saved model gives a label from 0.5 on
     failure: str = ""  # why it did not learn the task, by its answers to training texts; empty where it did

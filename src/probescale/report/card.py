@@ -9,6 +9,7 @@ from probescale.models.subsets import format_layers
 from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.findings import RunFindings
+from probescale.report.generation import KNOWN, generation_markdown
 from probescale.report.ladder import ladder_table
 from probescale.report.phrases import has_retention
 from probescale.report.regressions import bias_sentence, regression_sentence
@@ -68,19 +69,26 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
         f"{metric} on {escape_markdown(result.split)}, {result.examples:,} examples. Intervals: 95 %, over "
         "these examples; another training seed changes the figures as well. Speed: how many times as fast as the "
         "original, both timed alternately on the machine that trained this model.",
+        *generation_markdown(findings),
         "## How it was made",
         f"Budget: {chosen.budget}. Layers were selected by `{chosen.strategy}`. Recipe: {result.recipe}.",
         *([chosen.reason] if chosen.reason else []),
         *([chosen.certainty.sentence()] if chosen.certainty else []),
         *_thresholds(result),
         "## Limits",
-        "It was trained for one task and one kind of text. It was not evaluated on other texts.",
+        _limits(result),
+        *([KNOWN] if findings.generation else []),
         *([regression_sentence(changed)] if changed else []),
         *([escape_markdown(bias_sentence(bias))] if bias else []),
         "## Cite",
         CITE,
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _limits(result: RunResult) -> str:
+    only = "It was trained for one task and one kind of text."
+    return only if result.subnetwork.second is not None else f"{only} It was not evaluated on other texts."
 
 
 def _thresholds(result: RunResult) -> list[str]:

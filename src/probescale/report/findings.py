@@ -9,6 +9,7 @@ from probescale.models.parameters import Parameters
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.bias import Bias
+from probescale.recovery.generation import Generation
 from probescale.recovery.ladder import LadderResult
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
@@ -30,12 +31,13 @@ class RunFindings:
     search: SmallestSearch | None = None  # how the size was found, where it was searched for
     contradictions: str = ""  # in the data, as a sentence; empty where there are none
     ladder: LadderResult | None = None  # every size of the run, where it made several
+    generation: Generation | None = None  # what both models write, where they write
 
     @classmethod
     def load(cls, folder: Path, records: Path | None = None) -> RunFindings:
         """The findings of a finished run, from its folder. `records`: the folder of one rung of a ladder."""
         records = records or folder
-        changed, bias = (records / f"{name}.json" for name in ("regressions", "bias"))
+        changed, bias, written = (records / f"{name}.json" for name in ("regressions", "bias", "generation"))
         search, ladder = (folder / f"{name}.json" for name in ("smallest", "ladder"))
         return cls(
             load_scores(folder / "scores.json"),
@@ -45,6 +47,7 @@ class RunFindings:
             bias=Bias.load(bias) if bias.is_file() else None,
             search=SmallestSearch.load(search) if search.is_file() else None,
             ladder=LadderResult.load(ladder) if ladder.is_file() else None,
+            generation=Generation.load(written) if written.is_file() else None,
         )
 
     @property

@@ -9,6 +9,7 @@ from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import RunResult
 from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.findings import RunFindings
+from probescale.report.generation import generation_markdown
 from probescale.report.ladder import ladder_table, wish_table
 from probescale.report.phrases import describe_training, show_value
 from probescale.report.probes import probe_notes
@@ -45,6 +46,7 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
             _how(task, findings),
             *(_worse(changed) if changed else []),
             *(_alike(bias) if bias else []),
+            *generation_markdown(findings),
             "## How to use it",
             usage(task, family, _model_folder(findings)),
             "## How to reproduce it",

@@ -10,6 +10,7 @@ from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel, Ru
 from probescale.recovery.smallest import SmallestSearch
 from probescale.report.expectation import is_far
 from probescale.report.findings import RunFindings
+from probescale.report.generation import generation_page
 from probescale.report.ladder import ladder_page
 from probescale.report.page import Column, Page, explorer_entry, render
 from probescale.report.phrases import describe_training, format_percent, format_spread, has_retention, name_metric
@@ -65,6 +66,7 @@ def run_page(findings: RunFindings) -> str:
             search=_search(findings.search) if findings.search else None,
             ladder=ladder_page(findings),
             changed=_changed(findings.regressions),
+            written=generation_page(findings),
             notes=[*_notes(findings), *([bias_sentence(bias)] if bias else [])],
             record=_record(result),
         )

@@ -41,6 +41,7 @@ class Task:
     positive: str | None = None  # the label that the metric is about, where it is about one
     swaps: Swaps | None = None  # texts that should be answered alike, where answers are classes of texts
     contradictions: Contradictions | None = None  # texts with different labels, in the files as they are
+    second: Data | None = None  # other text, of which nothing is learned
 
     @property
     def kind(self) -> Kind:
@@ -61,6 +62,7 @@ class Task:
         parts: dict[str, Data | Swaps] = {"train": self.train, "dev": self.dev}
         parts |= {f"probe {name}": data for name, data in self.probe_data.items() if data is not self.train}
         parts |= {"unlabelled": self.unlabelled} if self.unlabelled else {}
+        parts |= {"second": self.second} if self.second else {}
         parts |= {"bias": self.swaps} if self.swaps and self.swaps.source else {}
         return {name: data.fingerprint for name, data in parts.items()}
 
@@ -118,6 +120,8 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         held_out = min(max(1, round(DEV_SHARE * len(rows))), config.max_dev or len(rows))
         train, dev = split(rows, held_out, seed)
         dev_split = f"held out ({held_out / len(rows):.0%} of train)"
+    second = config.second and kind.load(config.second, field="task.second")
+    train, second = (without_texts(train, second), sample(second, config.max_dev, seed)) if second else (train, None)
     repeats = len(raw) - len(train) - (0 if config.dev else len(dev))
     contradictions = find_contradictions(raw, dev if config.dev else None) if kind.labelled else None
     dev = kind.complete_dev(dev, seed)
@@ -151,6 +155,7 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         positive=positive,
         swaps=swaps,
         contradictions=contradictions,
+        second=second,
     )
 
 

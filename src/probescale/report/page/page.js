@@ -316,6 +316,16 @@ function changed() {
   at("examples").hidden = !data.changed.examples.length;
 }
 
+function written() {
+  if (!data.written) return;
+  at("written").hidden = false;
+  for (const { words, header, cells } of data.written.tables) {
+    const table = make("table");
+    rows(table, header, cells.map((row) => ({ cells: row })));
+    at("written-tables").append(make("p", {}, words), make("div", { class: "scroll" }, table));
+  }
+}
+
 // A table that is wider than the window says so, and can be scrolled by keyboard.
 function hints() {
   for (const box of document.querySelectorAll(".scroll")) {
@@ -344,6 +354,7 @@ explore();
 search();
 ladder();
 changed();
+written();
 hints();
 at("examples").addEventListener("toggle", hints);
 addEventListener("resize", () => {

@@ -1,0 +1,37 @@
+"""Prompts for a generative model: beginnings of documents, and what users of conversations say first."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from probescale.models.packing import apply_template, find_prefix
+from probescale.tasks.documents import ANSWERS, Chat, Documents
+
+PROMPTS = 4  # as many as a person reads
+PROMPT_TOKENS = 32  # of a text
+
+
+def build_prompts(tokenizer: PreTrainedTokenizerBase, documents: Documents, longest: int) -> list[list[int]]:
+    """The tokens of a few prompts, from documents all over the data; those longer than `longest` are left out."""
+    numbers = np.unique(np.linspace(0, len(documents) - 1, min(PROMPTS, len(documents))).astype(int)).tolist()
+    if documents.chats is not None:
+        prompts = [_begin_chat(tokenizer, documents.chats[number]) for number in numbers]
+    else:
+        prompts = [_begin_text(tokenizer, documents.texts[number]) for number in numbers]
+    return [prompt for prompt in prompts if 0 < len(prompt) <= longest]
+
+
+def _begin_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    """The first tokens of a text, at most half of it: there is something left to go on with."""
+    ids = cast("list[int]", tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+    return [*find_prefix(tokenizer), *ids[: min(PROMPT_TOKENS, -(-len(ids) // 2))]]
+
+
+def _begin_chat(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:
+    """A conversation up to the first answer, in the chat template."""
+    first = next(place for place, (role, _) in enumerate(chat) if role == ANSWERS)
+    messages = [{"role": role, "content": content} for role, content in chat[:first]]
+    return apply_template(tokenizer, messages, add_generation_prompt=True) if messages else []
