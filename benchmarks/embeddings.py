@@ -1,124 +1,220 @@
-"""How much of an embedding model is kept: gte-small on sentences of WikiText-2 and SST-2, without labels.
+"""How much of an embedding model is kept: sentences of WikiText-2 and SST-2 without labels, searched with QNLI.
 
-`python benchmarks/embeddings.py --budget 5x` makes the corpus, runs `compress` with evenly spaced layers beside it, and
-measures every model on texts that none has seen: the rank correlation of similarities with the original's, and
-recall@10 of QNLI's dev questions among all of its sentences. Rows are appended to embeddings.jsonl; run it again to
-resume.
+    python benchmarks/embeddings.py                             every row that is not measured yet
+    python benchmarks/embeddings.py gte-small --budget 5x 2x    some of them
+    python benchmarks/embeddings.py --summary                   only what is kept so far
+
+Per model and budget: the original, `compress` with nothing but texts, the same cut without training, evenly spaced
+layers of the same size with the same training, and the int8 ONNX file. Beside them, published models as they are. All
+are measured on texts that none has learned from: the rank correlation of 10,000 similarities with the original's, and
+recall@10 of QNLI's dev questions among all of its dev sentences. Needs $PROBESCALE_REAL and `make real-weights`. It can
+be stopped at any time: runs resume, and embeddings.jsonl has a line for every row that is measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import gzip
 import json
-import random
-import re
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from probescale.api import compress
+import numpy as np
+
+from embedding_data import read_questions, write_corpus
+from probescale.config import RunConfig
+from probescale.deploy.evaluation import predict_dataset
+from probescale.deploy.export import export
+from probescale.deploy.open_model import open_model
+from probescale.models.counting import measure_megabytes
 from probescale.models.loading import LoadedModel, load_encoder
-from probescale.models.surgery import keep_layers
+from probescale.models.shrink.shrink_plan import ShrinkPlan
+from probescale.pipeline.compress import Request, build_config
+from probescale.pipeline.run import prepare_shared, run
+from probescale.pipeline.training import Training
+from probescale.pipeline.validate import check
+from probescale.pipeline.workbench import prepare
 from probescale.recovery.embedder import Embedder
+from probescale.recovery.predict import predict
+from probescale.recovery.result import RunResult
 from probescale.tasks.metrics import METRICS
 from probescale.tasks.passages import Passages
-from real import DATA, weights
+from probescale.utils.yaml_files import read_yaml
+from real import ROOT, weights
 
-HERE = Path(__file__).parent
-UNSEEN = 2500  # texts, of which pairs are drawn
-LENGTH = 128
+MEASURED = Path(__file__).with_name("embeddings.jsonl")
+BUDGETS = {"gte-small": ("5x", "2x"), "minilm": ("2x",), "mpnet": ("5x",)}
+PUBLISHED = ("minilm", "mpnet")  # measured as they are, beside the first model
+LENGTH = 128  # tokens
+ORIGINAL, SMALL, UNTRAINED = "original", "ProbeScale", "the same cut, not trained"
+UNIFORM, INT8 = "evenly spaced layers, trained", "ProbeScale, int8 ONNX"
+KEY = ("model", "budget", "texts", "rows", "time", "settings", "name")
 
-
-def write_corpus(folder: Path, count: int) -> tuple[Path, tuple[str, ...]]:
-    """A file of `count` sentences, half of each source, and other sentences to measure with."""
-    with gzip.open(DATA / "wikitext2_raw" / "wiki.train.raw.gz", "rt", encoding="utf-8") as file:
-        lines = [line.strip() for line in file if line.strip() and not line.startswith(" =")]
-    joined = [re.sub(r" @(.)@ ", r"\1", line) for line in lines]
-    wiki = [text for line in joined for text in re.split(r"(?<= [.!?]) ", line) if 5 <= len(text.split()) <= 60]
-    with (DATA / "sst2" / "train.tsv").open(encoding="utf-8") as file:
-        rows = csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
-        sst2 = [row["sentence"].strip() for row in rows if len(row["sentence"].split()) > 3]
-    rng, texts = random.Random(0), list[str]()
-    for source in (wiki, sst2):
-        texts += rng.sample(sorted(set(source)), (count + UNSEEN) // 2)
-    rng.shuffle(texts)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "corpus.txt"
-    path.write_text("\n".join(texts[:count]) + "\n", encoding="utf-8")
-    return path, tuple(texts[count:])
+Answer = Callable[[Passages], np.ndarray]  # pairs -> (pairs,) similarities or ranks
 
 
-def read_questions(most: int | None) -> Passages:
-    """QNLI's dev questions with the sentences that answer them; all other sentences are searched as well."""
-    with (DATA / "qnli" / "dev.tsv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[:most]
-    number: dict[str, int] = {}
-    for row in rows:
-        for text in (row["question"], row["sentence"]):
-            number.setdefault(text, len(number))
-    found = [(number[r["question"]], number[r["sentence"]]) for r in rows if r["label"] == "entailment"]
-    every = {number[r["question"]] for r in rows} - {one for one, _ in found}
-    texts = tuple(number)
-    kept = [n for n in range(len(texts)) if n not in every]  # questions without an answer are not searched
-    return Passages(texts, tuple(found), retrieval=True).take(kept)
+class Unseen(NamedTuple):
+    """What no model has learned from."""
+
+    pairs: Passages  # to compare similarities with the original's
+    questions: Passages
 
 
-def measure(name: str, loaded: LoadedModel, unseen: Passages, questions: Passages) -> dict[str, object]:
-    """Both figures of one model."""
-    embed = Embedder(loaded, LENGTH)
-    near = unseen.compare(embed(unseen.texts))
-    ranks = questions.compare(embed(questions.texts))
+class Comparison:
+    """All rows of one model and budget, each of them measured once."""
+
+    def __init__(self, asked: argparse.Namespace, model: str, budget: str) -> None:
+        self.model, self.budget, self.asked = model, budget, asked
+        described = (Path(model).name, asked.texts, *([asked.time] if asked.time else []), *asked.set)
+        self.folder = asked.out / "-".join(map(str, described))
+        self.common = {"model": Path(model).name, "texts": asked.texts, "rows": asked.questions, "time": asked.time}
+        self.common["settings"] = asked.set
+        self.corpus, self.unseen = write_corpus(self.folder, asked.texts)
+        self.source = model if Path(model).is_dir() else str(weights(model))
+
+    def measure(self) -> None:
+        """Measure what is missing, one row after the other, and write each of them down at once."""
+        if all(self._find(name, budget) for name, budget in self._names()):
+            return
+        original = load_encoder(self.source, None)
+        texts = tuple(self.unseen.read_text(encoding="utf-8").splitlines())
+        unseen = Unseen(
+            Passages(texts, embed=Embedder(original, LENGTH)).linked(0), read_questions(self.asked.questions)
+        )
+        for name, budget in self._names():
+            if self._find(name, budget):
+                continue
+            answer, facts = self._open(name, original)
+            row = {**self.common, "budget": budget, "name": name, **facts, **_score(answer, unseen)}
+            with MEASURED.open("a", encoding="utf-8") as lines:
+                print(json.dumps(row), file=lines)
+            print(json.dumps(row), flush=True)
+
+    def _names(self) -> Iterator[tuple[str, str | None]]:
+        """The rows, with the budget of those that have one."""
+        yield ORIGINAL, None
+        yield from ((name, None) for name in self.asked.published if self.model == self.asked.models[0])
+        yield from ((name, self.budget) for name in (SMALL, UNTRAINED, INT8, UNIFORM))
+
+    def _find(self, name: str, budget: str | None) -> bool:
+        wanted = {**self.common, "budget": budget, "name": name}
+        return any(all(row[key] == wanted[key] for key in KEY) for row in known())
+
+    def _open(self, name: str, original: LoadedModel) -> tuple[Answer, dict[str, Any]]:
+        """The model of a row, ready to answer, and its size."""
+        if name == ORIGINAL:
+            return _use(original)
+        if name in self.asked.published:
+            return _use(load_encoder(str(weights(name)), None))
+        small = self._run(SMALL, self.config())
+        record = json.loads((small / "model" / "probescale.json").read_text(encoding="utf-8"))
+        shrink = ShrinkPlan(**record.get("shrink", {}))
+        result = RunResult.load(small / "metrics.json")
+        if name == SMALL:
+            return _use(load_encoder(str(small / "model"), None), result)
+        if name == UNTRAINED:
+            cut = Training(prepare(self.config()), small, shrink).cut(result.subnetwork.kept)
+            return _use(cut)
+        if name == INT8:
+            return self._quantize(small)
+        uniform = self._run(UNIFORM, self._settle(small, shrink, len(result.subnetwork.kept)))
+        return _use(load_encoder(str(uniform / "model"), None), RunResult.load(uniform / "metrics.json"))
+
+    def config(self, budget: str | None = None) -> RunConfig:
+        """What `probescale compress` makes of the model and the texts."""
+        settings = {"time": self.asked.time, "model.max_length": LENGTH}
+        request = Request(self.source, str(self.corpus), str(self.unseen), budget=budget or self.budget)
+        return build_config(
+            request, self.folder / "inputs", [*(f"{k}={v}" for k, v in settings.items() if v), *self.asked.set]
+        )[0]
+
+    def _settle(self, small: Path, shrink: ShrinkPlan, layers: int) -> RunConfig:
+        """The finished run's recipe and sizes for evenly spaced layers."""
+        raw = dict(read_yaml(small / "config.yaml"))
+        raw["selection"] = {**raw["selection"], "strategy": "uniform_k", "k": layers}
+        full = {"vocabulary": "all", "rank": "full", "units": "all"}
+        raw["shrink"] = full | shrink.model_dump(exclude_none=True)
+        return check(raw)
+
+    def _run(self, name: str, config: RunConfig) -> Path:
+        """The folder of a finished run; one that was begun resumes. Probes and the original's answers are shared."""
+        out, shared = self.folder / f"{self.budget}-{name.split()[0]}", self.folder / "shared"
+        if not (shared / "ready").exists():
+            budgets = {*self.asked.budgets(self.model), self.budget}
+            prepare_shared([self.config(budget) for budget in sorted(budgets)], shared)
+            (shared / "ready").touch()
+        if not (out / "metrics.json").exists():
+            run(config, out, shared=shared)
+        return out
+
+    def _quantize(self, small: Path) -> tuple[Answer, dict[str, Any]]:
+        out = self.folder / f"{self.budget}-int8"
+        if not (out / "probescale.json").exists():
+            export(str(small), out, int8=True, tolerance=1.0)
+        model, size = open_model(str(out)), sum(file.stat().st_size for file in out.glob("*.onnx*"))
+        return lambda pairs: predict_dataset(model, pairs, LENGTH), {"megabytes": round(size / 1e6, 1)}
+
+
+def _use(loaded: LoadedModel, result: RunResult | None = None) -> tuple[Answer, dict[str, Any]]:
+    facts: dict[str, Any] = {"params": sum(parameter.numel() for parameter in loaded.model.parameters())}
+    facts["megabytes"] = round(measure_megabytes(loaded.model), 1)
+    if result:
+        facts |= {"kept": result.subnetwork.kept, "recipe": result.recipe, "failure": result.failure}
+        facts["training_seconds"] = round(result.subnetwork.seconds)
+    return lambda pairs: predict(loaded, pairs, max_length=LENGTH), facts
+
+
+def _score(answer: Answer, unseen: Unseen) -> dict[str, Any]:
+    started, questions = time.perf_counter(), unseen.questions
+    ranks = answer(questions)
+    took = time.perf_counter() - started
+    near = answer(unseen.pairs)
     return {
-        "name": name,
-        "params": sum(parameter.numel() for parameter in loaded.model.parameters()),
-        "spearman": round(METRICS["spearman"](unseen.gold, near), 4),
+        "spearman": round(METRICS["spearman"](unseen.pairs.gold, near), 4),
         "recall_at_10": round(METRICS["recall_at_10"](questions.gold, ranks), 4),
         "ndcg_at_10": round(METRICS["ndcg_at_10"](questions.gold, ranks), 4),
+        "pairs": len(near),
+        "questions": len(ranks),
+        "searched": len(questions.passages),
+        "texts_per_second": round(len(questions) / took, 1),
     }
+
+
+def known() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in MEASURED.read_text().splitlines()] if MEASURED.exists() else []
+
+
+def summarize() -> None:
+    """Print every row with the share of its original's recall."""
+    originals = {(row["model"], row["texts"], row["rows"]): row for row in known() if row["name"] == ORIGINAL}
+    for row in known():
+        original = originals.get((row["model"], row["texts"], row["rows"]), row)
+        kept = row["recall_at_10"] / max(original["recall_at_10"], 1e-9)
+        size = f"{row['params'] / 1e6:.1f}M" if "params" in row else f"{row['megabytes']} MB"
+        print(
+            f"{row['model']:10} {row['budget'] or '':4} {row['texts']:6} {row['name']:30} {size:>9}  "
+            f"spearman {row['spearman']:.4f}  recall@10 {row['recall_at_10']:.4f} ({kept:.1%})"
+        )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="gte-small")
-    parser.add_argument("--budget", default="5x")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", default=list(BUDGETS), help="names of real weights, or folders")
+    parser.add_argument("--budget", nargs="*", help="by default 5x and 2x of gte-small, and one of each other model")
     parser.add_argument("--texts", type=int, default=50_000)
     parser.add_argument("--questions", type=int, help="rows of QNLI; by default all")
-    parser.add_argument("--time", help="how long the run may take, such as 60m")
-    parser.add_argument("--others", nargs="*", default=[], help="published models to measure, such as minilm mpnet")
-    parser.add_argument("--out", type=Path, default=Path("runs/embeddings"))
-    chosen = parser.parse_args()
-    folder = chosen.out / f"{chosen.model}-{chosen.budget}-{chosen.texts}"
-    corpus, texts = write_corpus(folder, chosen.texts)
-    original = load_encoder(str(weights(chosen.model)), None)
-    unseen = Passages(texts, embed=Embedder(original, LENGTH)).linked(0)
-    questions = read_questions(chosen.questions)
-    small = compress(
-        str(weights(chosen.model)),
-        corpus,
-        chosen.budget,
-        time=chosen.time,
-        settings={"compare": ["uniform_k"]},
-        out=folder / "run",
-    )
-    small.report()
-    kept = small.result.subnetwork.kept
-    models = {
-        "original": original,
-        f"ProbeScale, {chosen.budget}": load_encoder(str(folder / "run" / "model"), None),
-        "the same layers, not trained": keep_layers(original, kept),
-        **{name: load_encoder(str(weights(name)), None) for name in chosen.others},
-    }
-    common = {"model": chosen.model, "budget": chosen.budget, "texts": chosen.texts, "time": chosen.time}
-    common |= {"pairs": len(unseen.gold), "questions": len(questions.gold)}
-    with (HERE / "embeddings.jsonl").open("a", encoding="utf-8") as file:
-        for name, loaded in models.items():
-            row = common | measure(name, loaded, unseen, questions)
-            print(json.dumps(row))
-            file.write(json.dumps(row) + "\n")
-    for name, other in small.result.compared.items():
-        print(
-            f"{name}, trained: spearman {other.value:.4f} on dev of the run; ours {small.result.subnetwork.value:.4f}"
-        )
+    parser.add_argument("--time", help="how long a run may take, such as 60m")
+    parser.add_argument("--set", nargs="*", default=[], help="settings of the runs, such as recovery.epochs=4")
+    parser.add_argument("--published", nargs="*", default=list(PUBLISHED), help="models to measure as they are")
+    parser.add_argument("--out", type=Path, default=ROOT / ".cache" / "embeddings", help="folder for the runs")
+    parser.add_argument("--summary", action="store_true", help="train nothing")
+    asked = parser.parse_args()
+    asked.budgets = lambda model: asked.budget or BUDGETS.get(model, ("5x",))
+    for model in asked.models if not asked.summary else ():
+        for budget in asked.budgets(model):
+            Comparison(asked, model, budget).measure()
+    summarize()
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from probescale.tasks.balance import weigh_classes
 from probescale.tasks.data import Data
 from probescale.tasks.documents import Documents
 from probescale.tasks.intervals import interval
+from probescale.tasks.passages import Passages
 from probescale.utils.files import read_as, remove_folder, write_json, write_text
 from probescale.utils.progress import console, spinner
 
@@ -127,7 +128,7 @@ class Evaluator:
             return EvaluatedModel.load(path)
         started, length = time.perf_counter(), self.config.model.max_length
         model, losses, health = self.training.train_original() if is_original else self.training.fine_tune(name, kept)
-        predicted = predict(model, self.task.dev, max_length=length, title=f"evaluating: {name}")
+        predicted = self._predict(name, model, is_original=is_original)
         evaluated = EvaluatedModel(
             kept=kept,
             **self._size(model),
@@ -156,6 +157,13 @@ class Evaluator:
         if not held:
             remove_folder(self.training.checkpoints(kept, is_original=is_original))
         return evaluated
+
+    def _predict(self, name: str, model: LoadedModel, *, is_original: bool) -> np.ndarray:
+        """What a model predicts on dev. Embeddings of the original are known: they are what dev is measured by."""
+        dev = self.task.dev
+        if is_original and isinstance(dev, Passages) and dev.embed:
+            return dev.compare(dev.embed(dev.texts))
+        return predict(model, dev, max_length=self.config.model.max_length, title=f"evaluating: {name}")
 
     def _is_complete(self, path: Path, *, is_original: bool) -> bool:
         """Whether an evaluated model has everything that later steps read; a damaged part was removed."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Embed = Callable[[Sequence[str]], np.ndarray]  # texts -> (texts, width) the original's embeddings
 PROBED = 32  # random directions of the embedding that a probe predicts: they explain as much as all, on average
 PAIRS = 10_000  # of dev texts, whose similarity is compared with the original's
+SEARCHED = 256  # queries that are searched for at once: as many rows of similarities are in memory
 
 
 @dataclass(frozen=True)
@@ -92,8 +93,11 @@ class Passages:
         near = (unit[one] * unit[other]).sum(1).astype(float)
         if not self.retrieval:
             return near
-        pool = unit[np.unique(np.array(self.passages))]
-        return 1.0 + np.array([(pool @ query > own + 1e-6).sum() for query, own in zip(unit[one], near, strict=True)])
+        pool, ranks = unit[np.unique(np.array(self.passages))], []
+        for start in range(0, len(one), SEARCHED):
+            here = slice(start, start + SEARCHED)
+            ranks.append((unit[one[here]] @ pool.T > near[here, None] + 1e-6).sum(1))
+        return 1.0 + np.concatenate(ranks)
 
     @property
     def passages(self) -> list[int]:
@@ -144,12 +148,15 @@ class Passages:
         """The same texts with pairs to compare: half of them at random, half of texts that share rare words."""
         if self.links is not None:
             return self
-        rng, count = np.random.default_rng(seed), len(self)
-        drawn = rng.integers(count, size=(PAIRS // 2, 2))
-        near = [(one, other) for one, others in enumerate(_find_near(self.texts)) for other in others if other != one]
-        chosen = rng.permutation(len(near))[: PAIRS // 2]
-        links = [*map(tuple, drawn[drawn[:, 0] != drawn[:, 1]].tolist()), *(near[n] for n in chosen)]
-        return replace(self, links=tuple(dict.fromkeys((min(pair), max(pair)) for pair in links)))
+        rng = np.random.default_rng(seed)
+        found = {
+            (min(one, other), max(one, other)) for one, near in enumerate(_find_near(self.texts)) for other in near
+        }
+        near = sorted(pair for pair in found if pair[0] != pair[1])
+        links = dict.fromkeys(near[number] for number in rng.permutation(len(near))[: PAIRS // 2])
+        drawn = np.sort(rng.integers(len(self), size=(2 * PAIRS, 2)), axis=1)  # some are drawn twice, or of one text
+        links |= dict.fromkeys((one, other) for one, other in drawn.tolist() if one != other)
+        return replace(self, links=tuple(links)[:PAIRS])
 
 
 def _find_near(texts: Sequence[str], most: int = 6) -> list[list[int]]:
