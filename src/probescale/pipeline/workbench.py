@@ -171,7 +171,7 @@ class Workbench:
 
     def constraints(self, shrink: ShrinkPlan) -> Constraints:
         """Budget and structure for subnetworks whose parts have these sizes."""
-        costs = {unit: cost.narrowed(shrink.units) for unit, cost in (self.costs or {}).items()}
+        costs: dict[Unit, Cost] = {unit: cost.narrowed(shrink.units) for unit, cost in (self.costs or {}).items()}
         return Constraints(self.budget, self.shrinker.count_parameters(shrink), costs, self.structure)
 
     def most_layers(self) -> int:
