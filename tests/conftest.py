@@ -5,6 +5,7 @@ PyTorch and transformers are imported inside fixtures: the process that only han
 
 from __future__ import annotations
 
+import gc
 import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # before anything imports the hub client: tests make no network call
@@ -36,6 +37,13 @@ def quick_proofs() -> Iterator[ProofServer]:
 
     with forked_proofs() as server:
         yield server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def libraries_without_garbage() -> None:
+    """Let the garbage collector pass over what is loaded by now: it is called after every training."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
