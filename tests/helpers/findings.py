@@ -186,5 +186,7 @@ def searched() -> RunFindings:
         step("3x", (1, 2), 0.88, 0.82),
         step("2x", (1, 2, 3, 4), 0.884, 0.886),
     )
-    search = SmallestSearch(keep=0.97, wanted=0.873, trials=trials, answer="2x", bracketed=True, examples=1200)
+    search = SmallestSearch(
+        metric="accuracy", keep=0.97, wanted=0.873, trials=trials, answer="2x", bracketed=True, examples=1200
+    )
     return change(found, result=found.result.model_copy(update={"wanted": 0.97}), search=search)

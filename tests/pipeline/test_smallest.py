@@ -216,7 +216,9 @@ def test_a_search_with_a_metric_of_zero_is_reported():
         )
         for budget, kept in (("1x", (1, 2)), ("2x", (1,)))
     ]
-    search = SmallestSearch(keep=0.5, wanted=0.0, trials=tuple(trials), answer="2x", bracketed=True, examples=24)
+    search = SmallestSearch(
+        metric="matthews", keep=0.5, wanted=0.0, trials=tuple(trials), answer="2x", bracketed=True, examples=24
+    )
     assert "2x smaller keeps there with 50.0% of the parameters" in search_notes(search)[0]
 
 

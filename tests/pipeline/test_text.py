@@ -18,6 +18,7 @@ from probescale.models.packing import pack
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.removals import calibration_batches
 from probescale.pipeline.run import run
+from probescale.pipeline.smallest import smallest
 from probescale.pipeline.validate import check, load_config
 from probescale.pipeline.workbench import prepare
 from probescale.probing.lens import probe_next_token
@@ -215,3 +216,20 @@ def test_texts_and_models_that_do_not_fit_are_refused(decoder: Path, tmp_path: P
     save_file(weights, other / "model.safetensors", {"format": "pt"})
     with pytest.raises(UserError, match="has another tokenizer"):
         prepare(check(settings(decoder, recovery={"teacher": str(other)})))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_the_smallest_model_that_keeps_a_share_of_fewer_bits(decoder: Path, tmp_path: Path):
+    """Of bits per byte, less is better: a model that needs many more keeps too little, however large its figure is."""
+    raw = settings(decoder, selection={"budget": "100%"}, shrink="none")
+    search = smallest(check(raw), 0.9, tmp_path / "out")
+    original, *others = search.trials
+    assert search.metric == "bits_per_byte"
+    assert search.wanted == pytest.approx(original.value / 0.9)
+    for step in others:
+        assert step.retention == pytest.approx(original.value / step.value)
+        assert step.enough == (step.value <= search.wanted)
+    answer = next(step for step in search.trials if step.budget == search.answer)
+    assert answer.enough
+    assert all(step.params > answer.params for step in search.trials if step.enough and step is not answer)

@@ -17,6 +17,7 @@ from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.evidence import best_task_probe, probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
+from probescale.pipeline.removals import take_out_layers
 from probescale.pipeline.rungs import select_all
 from probescale.pipeline.workbench import Workbench, prepare
 from probescale.probing.scores import ProbeScores
@@ -30,6 +31,7 @@ from probescale.utils.resources import report_shortage
 RUNGS = (20, 14, 10, 7, 5, 4, 3, 2, 1.5)  # times fewer parameters, the smallest model first
 VALIDATION = 0.2  # of train: what the search decides on
 LOST_PER_HALVING = 0.012  # of the metric, expected until something is measured
+LEAST_EXPECTED = 0.01  # share that is kept
 
 
 def parse_share(text: str) -> float:
@@ -97,9 +99,8 @@ class _Search:
     def run(self) -> int:
         """The smallest size that keeps enough of what the original reaches on the held-out part of train."""
         cheap = {size: 1 - LOST_PER_HALVING * math.log2(ratio) ** 1.5 for size, ratio in enumerate(self.rungs)}
-        best, _ = find_smallest(
-            range(self.full), self.full, {**cheap, self.full: 1.0}, self._measure, lambda value: self.keep * value
-        )
+        cheap[self.full] = 1.0
+        best, _ = find_smallest(range(self.full), self.full, cheap, self._measure_share, lambda _original: self.keep)
         return best
 
     @property
@@ -110,6 +111,11 @@ class _Search:
         return f"{self.rungs[size]:g}x" if size < self.full else "1x"
 
     def rung(self, size: int) -> tuple[Evaluator, Selection]:
+        """The evaluator of one size for the run's own folder, and the layers that the strategy keeps there."""
+        evaluator, chosen = self._build(size)
+        return evaluator.with_work(self.work), chosen
+
+    def _build(self, size: int) -> tuple[Evaluator, Selection]:
         """The evaluator of one size, and the layers that the strategy keeps there."""
         if size not in self._evaluators:
             budget = "100%" if size == self.full else self.budget(size)
@@ -122,16 +128,15 @@ class _Search:
             evaluator = Evaluator(bench, work, shrink, self.work)
             evaluator.training.best_probe = best_task_probe(bench, self.scores)
             self._evaluators[size] = evaluator, select_all(bench, self.scores, shrink)[0]
-        evaluator, chosen = self._evaluators[size]
-        return evaluator.with_work(self.work), chosen
+        return self._evaluators[size]
 
     def record(self, answer: int) -> SmallestSearch:
-        wanted = self.keep * self._value(self.original)
-        steps = [self._step(size, model, wanted) for size, model in self.models.items()]
+        steps = [self._step(size, model) for size, model in self.models.items()]
         bracketed = answer == 0 or answer - 1 in self.models
         return SmallestSearch(
             keep=self.keep,
-            wanted=wanted,
+            metric=self.bench.task.metric,
+            wanted=self._keeping(self.keep),
             trials=tuple(steps),
             answer=self.budget(answer),
             bracketed=bracketed,
@@ -139,39 +144,54 @@ class _Search:
             provenance=self.bench.provenance,
         )
 
-    def _measure(self, size: int, expected: float | None) -> float:
-        self.rung(size)
-        evaluator, chosen = self._evaluators[size]
+    def _measure_share(self, size: int, expected: float | None) -> float:
+        """The share of the original's metric that a size keeps after training; `expected`: what was thought before."""
+        evaluator, chosen = self._build(size)
         if size == self.full:
-            model = evaluator.evaluate_original()
+            self.models[size] = evaluator.evaluate_original()
+            self._refuse_nothing_to_keep()
+            self._take_out_layers(evaluator)
         else:
-            enough = self.keep * self._value(self.original)
-            name = self.budget(size)
-            model = evaluator.evaluate(
-                name, chosen.kept, self.original, hold=lambda model: self._value(model) >= enough
+            self.models[size] = evaluator.evaluate(
+                self.budget(size), chosen.kept, self.original, hold=lambda model: self._share(model) >= self.keep
             )
-        if size == self.full and self._value(model) <= 0:
+        self.expected[size] = expected
+        return self._share(self.models[size])
+
+    def _refuse_nothing_to_keep(self) -> None:
+        if (value := self._value(self.original)) <= 0:
             raise UserError(
-                f"the original reaches {self.bench.task.metric} {self._value(model):.4f}: there is no share to keep",
+                f"the original reaches {self.bench.task.metric} {value:.4f}: there is no share to keep",
                 field="--keep",
                 hint="give more rows, or choose another task.metric",
             )
-        self.models[size], self.expected[size] = model, expected
-        return self._value(model)
+
+    def _take_out_layers(self, evaluator: Evaluator) -> None:
+        """Measure which layers can go, down to the smallest size, where the strategy asks for that."""
+        if "removals" in self.bench.needs and self.rungs:
+            smallest, original = self.bench.with_budget(self.budget(0)), evaluator.training.reload_original()
+            self.scores = take_out_layers(smallest, original, self.scores, self.work / "scores.json")
 
     @staticmethod
     def _value(model: EvaluatedModel) -> float:
         assert model.validation is not None
         return model.validation
 
-    def _step(self, size: int, model: EvaluatedModel, wanted: float) -> SearchStep:
-        value = self._value(model)
+    def _share(self, model: EvaluatedModel) -> float:
+        return self.bench.task.measure.retention(self._value(model), self._value(self.original)) or 0.0
+
+    def _keeping(self, share: float) -> float:
+        """The metric that keeps this share of the original's."""
+        return self.bench.task.measure.keeping(share, self._value(self.original))
+
+    def _step(self, size: int, model: EvaluatedModel) -> SearchStep:
+        expected = self.expected[size]
         return SearchStep(
             budget=self.budget(size),
             kept=model.kept,
             params=model.params,
-            expected=self.expected[size],
-            value=value,
-            retention=self.bench.task.measure.retention(value, self._value(self.original)),
-            enough=value >= wanted,
+            expected=None if expected is None else self._keeping(max(expected, LEAST_EXPECTED)),
+            value=self._value(model),
+            retention=self.bench.task.measure.retention(self._value(model), self._value(self.original)),
+            enough=self._share(model) >= self.keep,
         )

@@ -26,6 +26,7 @@ class SearchStep(BaseModel):
 class SmallestSearch(Record):
     """The smallest model that keeps enough, and every training that led to it. Saved as smallest.json."""
 
+    metric: str
     keep: float  # the required share of the original's metric
     wanted: float  # the metric that this share amounts to
     trials: tuple[SearchStep, ...]  # in the order of training

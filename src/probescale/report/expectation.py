@@ -5,14 +5,20 @@ from __future__ import annotations
 from probescale.recovery.smallest import SearchStep
 from probescale.report.findings import RunFindings
 from probescale.report.phrases import format_percent
+from probescale.tasks.metrics import METRICS
 
-FAR = 0.03  # of the metric
+FAR = 0.03  # points of a share, or this share of a value
 ACCURACIES = ("accuracy", "tag_accuracy")  # the metrics that a probe's accuracy can be compared with
 
 
 def is_far(expected: float | None, measured: float | None) -> bool:
     """Whether an expected and a measured value do not go together."""
     return expected is not None and measured is not None and abs(expected - measured) > FAR
+
+
+def is_far_step(step: SearchStep) -> bool:
+    """Whether a step of a search did not reach, or surpassed, what was expected of it."""
+    return step.expected is not None and abs(step.expected - step.value) > FAR * abs(step.expected)
 
 
 def falls_behind_probe(probed: float | None, measured: float | None, metric: str) -> bool:
@@ -43,12 +49,10 @@ def search_sentences(findings: RunFindings) -> list[str]:
         f"Asked: the smallest model that keeps {format_percent(search.keep)}. Trained: {sizes or 'nothing smaller'}, "
         f"decided on {search.examples:,} examples of train that nothing learned from."
     )
-    return [asked, *(_far_sentence(step) for step in search.trials if is_far(step.expected, step.value))]
+    return [asked, *(_far_sentence(step, search.metric) for step in search.trials if is_far_step(step))]
 
 
-def _far_sentence(step: SearchStep) -> str:
+def _far_sentence(step: SearchStep, metric: str) -> str:
     assert step.expected is not None
-    return (
-        f"Expected and measured are far apart at {step.budget}: {100 * step.expected:.1f} against "
-        f"{100 * step.value:.1f}."
-    )
+    expected, value = (METRICS[metric].show(each, 1) for each in (step.expected, step.value))
+    return f"Expected and measured are far apart at {step.budget}: {expected} against {value}."

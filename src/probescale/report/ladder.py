@@ -13,6 +13,7 @@ from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel
 from probescale.report.findings import RunFindings
 from probescale.report.phrases import format_count, format_megabytes, format_percent, name_metric
 from probescale.report.table import Table, format_interval, format_share, format_speed
+from probescale.tasks.metrics import METRICS, Metric
 
 LAW_POINTS = 40  # of the curve on the page
 SHARES = (0.99, 0.98, 0.97, 0.95, 0.9)  # of the original's metric, that people ask for
@@ -29,16 +30,16 @@ class Wish(NamedTuple):
 
 def ladder_table(findings: RunFindings) -> Table:
     """Every size beside the original and the simpler alternatives."""
-    result, ladder = findings.result, findings.ladder
+    result, ladder, metric = findings.result, findings.ladder, METRICS[findings.result.metric]
     assert ladder
     header = ("size", "layers\nkept", "parameters", "on disk", name_metric(result).replace(" ", "\n"), "95%\ninterval",
               "kept", "interval\nof kept", "speed", "cut from")  # fmt: skip
-    rows = [(ORIGINAL, *_cells(ladder.original, None), "")]
+    rows = [(ORIGINAL, *_cells(ladder.original, metric), "")]
     for rung in ladder.rungs:
-        cells = _cells(rung.model, rung.retention_interval)
+        cells = _cells(rung.model, metric, rung.retention_interval)
         rows.append((rung.name, *cells, rung.source if rung.alive else "did not learn"))
     for name, other in (*result.other_models.items(), *((one.name, one) for one in result.alternatives)):
-        rows.append((name, *_cells(other, None), ""))
+        rows.append((name, *_cells(other, metric), ""))
     names = [row[0] for row in rows]
     strong = frozenset({names.index(ladder.answer)} if ladder.answer else ())
     title = f"{result.task}: every size, {name_metric(result)} on {result.split}, {result.examples:,} examples"
@@ -46,14 +47,16 @@ def ladder_table(findings: RunFindings) -> Table:
     return Table(title, header, tuple(rows), strong, words=2, optional=optional)
 
 
-def _cells(model: EvaluatedModel | Alternative, sure: tuple[float, float] | None) -> tuple[str, ...]:
+def _cells(
+    model: EvaluatedModel | Alternative, metric: Metric, sure: tuple[float, float] | None = None
+) -> tuple[str, ...]:
     evaluated = isinstance(model, EvaluatedModel)
     return (
         format_layers(model.kept) if evaluated else "-",
         f"{model.params:,}",
         format_megabytes(model.megabytes) if evaluated and model.megabytes is not None else "",
-        f"{100 * model.value:.2f}",
-        format_interval(*(f"{100 * end:.1f}" for end in model.interval)),
+        metric.show(model.value),
+        format_interval(*(metric.show(end, 1) for end in model.interval)),
         "" if model.retention is None else format_share(model.retention),
         "" if sure is None else format_interval(*(f"{100 * end:.1f}" for end in sure)),
         format_speed(model.speedup),
@@ -104,7 +107,7 @@ def _say_milliseconds(model: EvaluatedModel) -> str:
 def describe_kept(rung: LadderRung) -> str:
     """What a rung keeps, with its interval."""
     if rung.model.retention is None or rung.retention_interval is None:
-        return f"it reaches {100 * rung.model.value:.1f}"
+        return "no share of the original's metric can be named"
     low, high = rung.retention_interval
     return f"{100 * rung.model.retention:.1f} % kept ({100 * low:.1f} to {100 * high:.1f} %)"
 

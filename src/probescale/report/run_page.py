@@ -8,7 +8,7 @@ from probescale.models.subsets import format_layers
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel, RunResult
 from probescale.recovery.smallest import SmallestSearch
-from probescale.report.expectation import is_far
+from probescale.report.expectation import is_far_step
 from probescale.report.findings import RunFindings
 from probescale.report.generation import generation_page
 from probescale.report.ladder import ladder_page
@@ -86,7 +86,7 @@ def _line(result: RunResult) -> tuple[float, str] | None:
     share = wanted_share(result)
     if not has_retention(result) or result.original.value <= 0:
         return None
-    value = result.original.value / share if METRICS[result.metric].lower_is_better else result.original.value * share
+    value = METRICS[result.metric].keeping(share, result.original.value)
     return value, f"{format_percent(share)} of the original"
 
 
@@ -144,7 +144,7 @@ def _search(search: SmallestSearch) -> dict[str, Any]:
             "params": step.params,
             "expected": step.expected,
             "measured": step.value,
-            "far": is_far(step.expected, step.value),
+            "far": is_far_step(step),
             "retention": step.retention,
             "enough": step.enough,
             "answer": step.budget == search.answer,

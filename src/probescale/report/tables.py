@@ -99,13 +99,14 @@ def selection_table(selection: Selection) -> Table:
 
 def search_table(search: SmallestSearch) -> Table:
     """Every size that the search trained, in that order."""
+    show = METRICS[search.metric].show
     rows = [
         (
             "original" if step is search.trials[0] else step.budget,
             format_layers(step.kept),
             f"{step.params:,}",
-            "" if step.expected is None else f"{100 * step.expected:.2f}",
-            f"{100 * step.value:.2f}",
+            "" if step.expected is None else show(step.expected),
+            show(step.value),
             "" if step.retention is None else f"{step.retention:.1%}",
             "yes" if step.enough else "no",
         )

@@ -47,18 +47,19 @@ class Answer:
 
     def sentence(self) -> str:
         """The answer in one sentence."""
-        value, reached = (100 * _mean(group, "value") for group in (self.original, self.best))
+        show = METRICS[self.best[0].metric].show
+        value, reached = (show(_mean(group, "value")) for group in (self.original, self.best))
         share = "" if self.kept is None else f", {100 * self.kept:.1f} %"
-        size = f"{100 * self.best[0].ratio_total:.1f} % of the parameters, {self.metric} {reached:.2f}{share}"
-        start = f"{self.task} with {self.model}: the original reaches {self.metric} {value:.2f}. "
+        size = f"{100 * self.best[0].ratio_total:.1f} % of the parameters, {self.metric} {reached}{share}"
+        start = f"{self.task} with {self.model}: the original reaches {self.metric} {value}. "
         if self.enough:
             return f"{start}The smallest that keeps {format_percent(ENOUGH)} of it is {self.name}: {size}."
         return f"{start}No trained model keeps {format_percent(ENOUGH)} of it; {self.name} keeps most: {size}."
 
     def line(self) -> tuple[float, str] | None:
         """The metric that is enough."""
-        value, lower = _mean(self.original, "value"), METRICS[self.best[0].metric].lower_is_better
-        enough = value / ENOUGH if lower else value * ENOUGH
+        value = _mean(self.original, "value")
+        enough = METRICS[self.best[0].metric].keeping(ENOUGH, value)
         return (enough, f"{format_percent(ENOUGH)} of the original") if value > 0 else None
 
 

@@ -16,6 +16,7 @@ from probescale.study.comparison import Comparison
 from probescale.study.folder import StudyFolder
 from probescale.study.results import ResultRow, Results
 from probescale.study.tables import group_seeds, study_notes
+from probescale.tasks.metrics import METRICS
 
 COLUMNS = (
     Column("model", "model", "word"),
@@ -51,11 +52,18 @@ def study_page(folder: StudyFolder, results: Results, comparisons: Sequence[Comp
             bars="95 %, over the dev examples; one training each." + " The table has means over the seeds." * several,
             places=_places(folder, study, results.rows),
             metric=", ".join(sorted(metrics)),
+            factor=_factor(results.rows),
             line=found[0].line() if len(found) == 1 else None,
             notes=[*study_notes(results), *(comparison.sentence() for comparison in comparisons), *_busy(results.rows)],
             record=[("command", command), ("settings", "study.json"), ("all figures", "results.csv, results.parquet")],
         )
     )
+
+
+def _factor(rows: Sequence[ResultRow]) -> float:
+    """By which values are shown: that of the metrics, where they agree."""
+    factors = {METRICS[row.metric].factor for row in rows}
+    return factors.pop() if len(factors) == 1 else 1.0
 
 
 def _unfinished(study: Study, results: Results) -> list[str]:
@@ -106,7 +114,7 @@ def _row(row: ResultRow) -> dict[str, Any]:
         "value": row.value,
         "low": row.low,
         "high": row.high,
-        "interval": f"{100 * row.low:.1f} to {100 * row.high:.1f}",
+        "interval": _range(row, row.low, row.high),
         "retention": row.retention,
         "agreement": row.agreement,
         "speed": row.speedup,
@@ -129,18 +137,24 @@ def _mean_row(group: Sequence[ResultRow], found: Sequence[Answer]) -> dict[str, 
     shown = _row(group[0]) | {"seeds": len(group), "answer": answer}
     if len(group) == 1:
         return shown
-    values, speeds = [100 * row.value for row in group], [row.speedup for row in group]
+    values, speeds = [row.value for row in group], [row.speedup for row in group]
     retention = [row.retention for row in group if row.retention is not None]
     return shown | {
         "layers": "; ".join(dict.fromkeys(format_layers(row.kept) for row in group)),
         "params": round(mean(row.params for row in group)),
         "value": mean(row.value for row in group),
-        "interval": f"seeds: {min(values):.1f} to {max(values):.1f}",
+        "interval": f"seeds: {_range(group[0], min(values), max(values))}",
         "retention": mean(retention) if len(retention) == len(group) else None,
         "agreement": mean(row.agreement for row in group),
         "speed": mean(speeds),
         "spread": f"{min(speeds):.1f} to {max(speeds):.1f}" + ", busy" * any(row.busy for row in group),
     }
+
+
+def _range(row: ResultRow, low: float, high: float) -> str:
+    """Two values of the row's metric, as people read them."""
+    show = METRICS[row.metric].show
+    return f"{show(low, 1)} to {show(high, 1)}"
 
 
 def _spread(row: ResultRow) -> str:

@@ -84,7 +84,7 @@ def _mean(group: Sequence[ResultRow]) -> float:
 
 
 def _line(group: Sequence[ResultRow]) -> tuple[str, ...]:
-    first = group[0]
+    first, show = group[0], METRICS[group[0].metric].show
     retention = [row.retention for row in group if row.retention is not None]
     return (
         first.model,
@@ -95,15 +95,15 @@ def _line(group: Sequence[ResultRow]) -> tuple[str, ...]:
         f"{round(mean(row.params for row in group)):,}",
         f"{mean(row.ratio_total for row in group):.1%}",
         f"{mean(row.ratio_layers for row in group):.1%}",
-        f"{100 * _mean(group):.2f}",
-        f"{100 * stdev(row.value for row in group):.2f}" if len(group) > 1 else "",
+        show(_mean(group)),
+        show(stdev(row.value for row in group)) if len(group) > 1 else "",
         f"{mean(retention):.1%}" if retention else "",
         f"{mean(row.speedup for row in group):.1f}x",
     )
 
 
 def _published(row: ResultRow) -> tuple[str, str]:
-    return row.published_as, "" if row.published is None else f"{100 * row.published:.1f}"
+    return row.published_as, "" if row.published is None else METRICS[row.metric].show(row.published, 1)
 
 
 def study_notes(results: Results) -> list[str]:

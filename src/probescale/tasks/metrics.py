@@ -55,6 +55,10 @@ class Metric:
         kept, whole = (original, value) if self.lower_is_better else (value, original)
         return kept / whole if whole > 0 else None
 
+    def keeping(self, share: float, original: float) -> float:
+        """The value that keeps this share of the original's."""
+        return original / share if self.lower_is_better else original * share
+
     def show(self, value: float, digits: int = 2) -> str:
         """A value as people read it: shares times 100; bits and perplexities as they are, with a digit more."""
         return f"{self.factor * value:.{digits if self.factor != 1 else digits + 1}f}"
