@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers.data import THINGS, labelled_rows
 from helpers.killing import Change, read_contents, run_forked
 from helpers.sweeps import sweep
 from probescale.cli import app
@@ -30,7 +31,7 @@ from probescale.utils.yaml_files import to_yaml
 pytestmark = pytest.mark.slow
 POINTS = int(os.environ.get("PROBESCALE_KILLS", "0"))
 SPREAD = 8  # kills of a sweep, where PROBESCALE_KILLS does not ask for all
-WORKS = sweep(["run", "tried", "extract", "export"], always=["run", "extract"])
+WORKS = sweep(["run", "tried", "extract", "export", "embedding", "labels"], always=["run", "extract"])
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +53,28 @@ def with_tournament(settings):
     """The same settings, with short trainings of candidates before the selection."""
     selection = settings.selection.model_copy(update={"strategy": "tried", "trial": 100})
     return settings.model_copy(update={"selection": selection})
+
+
+def with_kind(settings, kind: str, train: Path):
+    """The same settings for a task of another kind, whose dev is a part of train."""
+    raw = settings.model_dump(mode="json", exclude_unset=True)
+    columns = {"text": "text", "label": ["praise", "blame"]} if kind == "labels" else {}
+    raw["task"] = {"name": kind, "kind": kind, "train": {"source": str(train), **columns}}
+    return check(raw)
+
+
+def write_texts(path: Path) -> Path:
+    path.write_text("\n".join(text for text, _ in labelled_rows(150)) + "\n", encoding="utf-8")
+    return path
+
+
+def write_flags(path: Path) -> Path:
+    """Whether a text praises, blames, or does neither: it is about things alone."""
+    rows = [f"{text.replace(',', '')},{int(label == 'positive')},{int(label != 'positive')}"
+            for text, label in labelled_rows(150)]  # fmt: skip
+    rows += [f"the {one} of the {other} .,0,0" for one in THINGS for other in THINGS[:3]]
+    path.write_text("\n".join(["text,praise,blame", *rows]) + "\n", encoding="utf-8")
+    return path
 
 
 class Sandbox:
@@ -78,11 +101,16 @@ class Sandbox:
 @pytest.fixture(scope="module", params=WORKS)
 def undisturbed(request, tmp_path_factory, settings, model_folder, quick_proofs):
     """A piece of work, the changes it makes to files, and its output."""
+    data = tmp_path_factory.mktemp("data")
+    texts = with_kind(settings, "embedding", write_texts(data / "texts.txt"))
+    flags = with_kind(settings, "labels", write_flags(data / "flags.csv"))
     works = {
         "run": lambda out: pipeline.run(settings, out),
         "tried": lambda out: pipeline.run(with_tournament(settings), out),
         "extract": lambda out: cut_to_folder(str(model_folder("bert")), (2, 3), out),
         "export": lambda out: export(str(model_folder("bert")), out, int8=True),
+        "embedding": lambda out: pipeline.run(texts, out),
+        "labels": lambda out: pipeline.run(flags, out),
     }
     quick_proofs.start()  # for all forks
     sandbox = Sandbox(tmp_path_factory.mktemp("undisturbed") / "sandbox", works[request.param])
