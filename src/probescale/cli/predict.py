@@ -33,10 +33,15 @@ def predict(
         bool, typer.Option("--no-header", help="The first line of a table is a row; its columns are 1, 2, ...")
     ] = False,
     format_: Annotated[
-        Shape | None, typer.Option("--format", help="Output format.", show_default="table, jsonl to a file")
+        Shape | None,
+        typer.Option("--format", help="Output format.", show_default="that of --out, else table, jsonl to a pipe"),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write the predictions here.", show_default="standard output")
+        Path | None,
+        typer.Option(
+            help="Write the predictions here: .jsonl or .csv; embeddings also .npy or .parquet.",
+            show_default="standard output",
+        ),
     ] = None,
     overwrite: Overwrite = False,
     max_length: Annotated[
@@ -62,18 +67,12 @@ def predict(
         from probescale.deploy.open_model import open_model
         from probescale.deploy.predict import predict_lines, require_kind
         from probescale.deploy.tables import prediction_tables
-        from probescale.deploy.write_predictions import (
-            VECTORS,
-            WRITERS,
-            FaultCounter,
-            open_output,
-            refuse_without_vectors,
-            write_vectors,
-        )
+        from probescale.deploy.write_predictions import WRITERS, FaultCounter, open_output
+        from probescale.deploy.write_vectors import VECTORS, refuse_without_vectors, write_vectors
     if no_header and detect_format(path) not in ("csv", "tsv"):
         raise UserError("only .csv and .tsv files have a header", field="--no-header", hint="leave it out")
     opened = open_model(model, rung)
-    shape = format_ or (Shape.jsonl if out or not sys.stdout.isatty() else Shape.table)
+    shape = format_ or _default_shape(out)
     faults = FaultCounter(lambda message: typer.echo(message, err=True))
     vectors = out is not None and out.suffix in VECTORS
     with path.open("rb") if path else sys.stdin.buffer as stream, open_output(None if vectors else out) as target:
@@ -82,7 +81,7 @@ def predict(
         predictions = faults.watch(predict_lines(opened, lines, max_length))
         if out and vectors:
             refuse_without_vectors(kind)
-            write_vectors(predictions, out)
+            write_vectors(opened, predictions, out)
         elif shape is Shape.table:
             for table in prediction_tables(predictions, kind):
                 show(table.rich())
@@ -91,3 +90,10 @@ def predict(
     if faults.count:
         typer.echo(f"{faults.count} line{'s' * (faults.count > 1)} could not be answered", err=True)
         raise SystemExit(1)
+
+
+def _default_shape(out: Path | None) -> Shape:
+    """The format that the name of the output asks for; a table where a person reads it."""
+    if out:
+        return Shape.csv if out.suffix == ".csv" else Shape.jsonl
+    return Shape.table if sys.stdout.isatty() else Shape.jsonl

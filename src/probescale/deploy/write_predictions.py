@@ -52,14 +52,16 @@ def write_jsonl(predictions: Iterable[Prediction], target: TextIO, kind: Kind) -
 def write_csv(predictions: Iterable[Prediction], target: TextIO, kind: Kind) -> None:
     """A table with a header: the columns of the input, then the answer, which is empty where there is none.
 
-    Fields of JSON lines are the columns that the first thousand lines have.
+    Fields of JSON lines are the columns that the first thousand lines have. Where a text can have several labels, every
+    label has a column with its probability.
     """
     rest = iter(predictions)
     first = list(islice(rest, CHUNK))
     given = list(dict.fromkeys(name for one in first for name in one.row)) or ["text"]
+    labels = _list_labels(first, kind)
     answer = [name for name in kind.answers if name in (kind.answers[0], "probability")]
     table = csv.writer(target, lineterminator="\n")
-    table.writerow(["line", *given, *answer])
+    table.writerow(["line", *given, *answer, *(_new_name(f"probability_{label}", given) for label in labels)])
     for prediction in chain(first, rest):
         row, rendered = prediction.row or {"text": prediction.text}, prediction.rendered
         if later := [name for name in row if name not in given and prediction.row]:
@@ -68,35 +70,22 @@ def write_csv(predictions: Iterable[Prediction], target: TextIO, kind: Kind) -> 
                 field="--format",
                 hint="use jsonl",
             )
-        cells = (rendered.cell, rendered.probability) if rendered else ("", None)
-        table.writerow([prediction.number, *(_cell(row.get(name)) for name in given), *cells[: len(answer)]])
+        cells = [rendered.cell, rendered.probability][: len(answer)] if rendered else [""] * len(answer)
+        shares = rendered.fields["probabilities"] if rendered and labels else {}
+        cells += [shares.get(label) for label in labels]
+        table.writerow([prediction.number, *(_cell(row.get(name)) for name in given), *cells])
 
 
-VECTORS = (".npy", ".parquet")  # files of embeddings
+def _list_labels(predictions: Iterable[Prediction], kind: Kind) -> list[str]:
+    """The labels of which every text has some, each with a probability; none where it has only one."""
+    if "probabilities" not in kind.answers or "probability" in kind.answers:
+        return []
+    return next((list(one.rendered.fields["probabilities"]) for one in predictions if one.rendered), [])
 
 
-def refuse_without_vectors(kind: Kind) -> None:
-    """Refuse files of embeddings for a model that gives labels."""
-    if not kind.encodes:
-        raise UserError("only embeddings are written as .npy or .parquet", field="--out", hint="use .jsonl or .csv")
-
-
-def write_vectors(predictions: Iterable[Prediction], path: Path) -> None:
-    """The embeddings of all lines as an .npy matrix, NaN for lines without one; or as .parquet with their texts."""
-    import numpy as np
-
-    rows = [(one.text, one.rendered.fields["embedding"] if one.rendered else None) for one in predictions]
-    width = max((len(vector) for _, vector in rows if vector), default=0)
-    vectors = np.array([vector or [np.nan] * width for _, vector in rows], np.float32)
-    with atomic_file(path) as partial, partial.open("wb") as file:
-        if path.suffix == ".npy":
-            np.save(file, vectors)
-        else:
-            import pyarrow as pa
-            from pyarrow import parquet
-
-            columns = {"text": [text for text, _ in rows], "embedding": list(vectors)}
-            parquet.write_table(pa.table(columns), file)
+def _new_name(name: str, given: list[str]) -> str:
+    """The name of a column that the input does not have."""
+    return name if name not in given else _new_name(f"predicted_{name}", given)
 
 
 def _cell(value: object) -> object:
