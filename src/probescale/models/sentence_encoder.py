@@ -53,12 +53,18 @@ def check_modules(source: Path, *, field: str = "MODEL") -> list[dict[str, Any]]
         for module in modules
     )
     if not well_formed or not modules or "Transformer" not in modules[0]["type"]:
-        raise UserError(f"{source / MODULES} is not a list of modules that begins with a transformer", field=field)
+        raise UserError(
+            f"{source / MODULES} is not a list of modules that begins with a transformer",
+            field=field,
+            hint="download or save the model again, or remove this file: then the mean of all states is used",
+        )
     for module in modules:
         if not _TRUSTED.fullmatch(module["type"]):
             raise UserError(
                 f"{source / MODULES} names {module['type']}; code that ships with a model is never executed",
                 field=field,
+                hint=f"known are the modules of sentence-transformers: {', '.join(CLASSES[:4])} and others of its own; "
+                "give a model that is made of them",
             )
     for module in modules[1:]:
         path = PurePosixPath(module["path"])

@@ -54,10 +54,27 @@ def read_label_columns(columns: Mapping[str, Sequence[Any]], *, field: str, ever
                 field=field,
                 hint="name the columns of the labels, such as label: [toxic, obscene]",
             )
-        if every and not any(map(_yes_or_no, values)):
-            raise UserError(f'no text has the label "{name}"', field=field, hint="leave this column out")
+    absent = [name for name, values in columns.items() if every and not any(map(_yes_or_no, values))]
+    if absent:
+        raise _absence(absent, list(columns), field)
     rows = zip(*columns.values(), strict=True)
     return [[name for name, value in zip(columns, row, strict=True) if _yes_or_no(value)] for row in rows]
+
+
+def _absence(absent: Sequence[str], every: Sequence[str], field: str) -> UserError:
+    """What is wrong with labels that no text has."""
+    if len(absent) == len(every):
+        return UserError(
+            f"no text has any label: the columns {', '.join(every)} hold 0 in every row",
+            field=field,
+            hint="give rows with labels: 1 in the column of each label that a text has",
+        )
+    return UserError(
+        f'no text has the label "{absent[0]}"' + (f" ({len(absent)} such labels)" if len(absent) > 1 else ""),
+        field=field,
+        hint=f"leave its column out, or give rows with it; labels that occur: "
+        f"{', '.join(name for name in every if name not in absent)}",
+    )
 
 
 def is_yes_or_no(values: Sequence[Any]) -> bool:
