@@ -47,7 +47,8 @@ def test_from_texts_to_sentence_transformers(tmp_path, model_folder):
     from probescale.deploy.open_model import open_model
 
     source, texts = str(model_folder("bert")), write_texts(tmp_path / "corpus.txt", 400)
-    small = compress(source, texts, budget="60%", out=tmp_path / "run", settings=SETTINGS)
+    other = {"model": str(model_folder("mpnet")), "name": "published"}
+    small = compress(source, texts, budget="60%", out=tmp_path / "run", settings={**SETTINGS, "compare": [other]})
     result = small.result
     assert (result.metric, result.original.value) == ("spearman", 1.0)
     assert result.failure is None
@@ -61,6 +62,16 @@ def test_from_texts_to_sentence_transformers(tmp_path, model_folder):
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert "library_name: sentence-transformers" in card
     assert "SentenceTransformer(" in card
+    published = result.other_models["published"]
+    assert published.losses == (), "measured as it is"
+    assert -1 <= published.value < result.subnetwork.value, "its similarities are not the original's"
+    shown = [card, *((tmp_path / "run" / name).read_text(encoding="utf-8") for name in ("report.md", "report.html"))]
+    assert all("published" in page and "What a search pays" in page for page in shown)
+    for model in (result.original, result.subnetwork, published):
+        assert model.vectors
+        assert (model.vectors.width, model.vectors.index_megabytes) == (32, 128)
+        assert model.vectors.texts_per_second > 0
+    assert all("| this model | 32 | 128.0 MB |" in page for page in shown[:2])
 
     record = export(str(tmp_path / "run"), tmp_path / "onnx")
     assert record.kind == "embedding"
@@ -82,7 +93,7 @@ def test_the_layout_of_texts(tmp_path):
 def test_a_file_of_one_line(tmp_path, model_folder):
     file = tmp_path / "one.txt"
     file.write_text("a single line of text\n", encoding="utf-8")
-    with pytest.raises(UserError, match="only 1 usable text remain"):
+    with pytest.raises(UserError, match="too few different texts to learn embeddings from: 1"):
         compress(str(model_folder("bert")), file, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

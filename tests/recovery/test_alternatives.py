@@ -11,7 +11,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from helpers.data import BAD, GOOD, THINGS, labelled_rows
-from probescale.models.loading import load_classifier
+from probescale.models.loading import load_classifier, load_encoder
 from probescale.probing.targets import ProbeLabels
 from probescale.recovery.alternatives import measure_alternatives
 from probescale.recovery.alternatives.bag_of_words import fit_bag_of_words
@@ -20,8 +20,10 @@ from probescale.recovery.alternatives.lessons import LessonSource
 from probescale.recovery.alternatives.sparse_probe import SparseProbe
 from probescale.recovery.alternatives.static_embeddings import NAME as STATIC
 from probescale.recovery.alternatives.static_embeddings import fit_static_embeddings
+from probescale.recovery.embedder import Embedder
 from probescale.recovery.result import EvaluatedModel
 from probescale.tasks.data import Data, TaggedSentences, load_rows
+from probescale.tasks.passages import Passages
 from probescale.tasks.task import Task
 
 ROWS = labelled_rows(200)
@@ -223,3 +225,21 @@ def test_static_embeddings_where_model2vec_is_installed(loaded, model_folder, ca
     capsys.readouterr()
     assert fit_static_embeddings(source(TRAIN), replace(loaded, own_tokenizer=None)) is None
     assert f"note: no {STATIC}: " in capsys.readouterr().err
+
+
+def test_static_embeddings_as_an_encoder(model_folder):
+    pytest.importorskip("model2vec")
+    original = load_encoder(str(model_folder("bert")), None)
+    texts = tuple(text for text, _ in labelled_rows(60))
+    dev = Passages(texts, embed=Embedder(original, 32)).linked(0)
+    task = Task("tiny", "spearman", Passages(texts), dev, "dev", 0, {})
+    reference = EvaluatedModel(
+        kept=(1,), params=1, ratio_total=1, ratio_layers=1, value=1.0, interval=(1, 1), retention=1.0, losses=(),
+        milliseconds=1, speedup=1, seconds=1,
+    )  # fmt: skip
+    (found,) = measure_alternatives(task, None, None, reference, original, max_length=32, seed=0)
+    assert found.name == STATIC
+    assert -1 <= found.value < 1
+    assert found.retention == found.value
+    assert found.vectors
+    assert found.params >= found.vectors.width > 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from probescale.recovery.generation import Generation, Writing, measure_writing
 from probescale.recovery.predict import predict
 from probescale.recovery.predictions import load_predictions, rename_labels, save_predictions
 from probescale.recovery.recipe import Choices, describe_recipe
-from probescale.recovery.result import ORIGINAL, Alternative, BeforeTraining, EvaluatedModel
+from probescale.recovery.result import ORIGINAL, Alternative, BeforeTraining, EvaluatedModel, VectorCost
+from probescale.recovery.vector_cost import embed_texts, measure_vector_cost
 from probescale.selection.result import Selection
 from probescale.tasks.balance import weigh_classes
 from probescale.tasks.data import Data
@@ -142,6 +144,7 @@ class Evaluator:
             retried=health.retried,
             pieces=self._measure_pieces(model),
             **self._speed(model, is_original=is_original),
+            vectors=self._measure_vectors(model),
             seconds=round(time.perf_counter() - started, 1),
         )
         held = hold(evaluated)
@@ -210,6 +213,13 @@ class Evaluator:
         texts, seen = ((*data.texts, *(data.pairs or ())) for data in (dev, known))
         return measure_pieces(model.tokenizer, self.loaded.tokenizer, texts, seen)
 
+    def _measure_vectors(self, model: LoadedModel) -> VectorCost | None:
+        """What embeddings cost in a search; None for models that give none."""
+        if not self.task.kind.encodes:
+            return None
+        length = self.config.model.max_length
+        return measure_vector_cost(partial(embed_texts, model, max_length=length), self.task.dev.texts)
+
     def _speed(self, model: LoadedModel, *, is_original: bool) -> dict[str, Any]:
         settings = self.config.selection
         length = min(settings.length, self.config.model.max_length)
@@ -245,6 +255,7 @@ class Evaluator:
             losses=losses,
             failure="" if health.learned else health.describe(),
             **self._speed(model, is_original=False),
+            vectors=self._measure_vectors(model),
             seconds=round(time.perf_counter() - started, 1),
         )
         save_predictions(path.with_suffix(PREDICTIONS), predicted)

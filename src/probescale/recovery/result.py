@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from probescale.models.shrink.word_pieces import WordPieces
 from probescale.models.speed import SpeedSpread
 from probescale.utils.files import Record
 
 ORIGINAL = "original"  # name of the fine-tuned original among evaluated models
+
+
+class VectorCost(BaseModel):
+    """The vectors of an encoder: their numbers, and how many are made per second."""
+
+    model_config = ConfigDict(frozen=True)
+
+    width: int  # numbers per vector
+    texts_per_second: float  # from the text to the vector, in batches, on the machine of the run
+
+    @property
+    def index_megabytes(self) -> float:
+        """Of the vectors of a million texts, as they are: float32, without compression."""
+        return 4.0 * self.width  # bytes of a number, for a million texts
 
 
 class BeforeTraining(Record):
@@ -43,6 +57,7 @@ class EvaluatedModel(Record):
     speedup: float  # how many times as fast as the original; both are timed alternately
     spread: SpeedSpread | None = None  # of single measurements of the speed; None: not measured
     seconds: float  # of fine-tuning and evaluation
+    vectors: VectorCost | None = None  # what its embeddings cost, where it gives some
 
 
 class Alternative(Record):
@@ -56,6 +71,7 @@ class Alternative(Record):
     milliseconds: float  # for one text
     speedup: float  # how many times as fast as the original
     spread: SpeedSpread | None = None
+    vectors: VectorCost | None = None  # what its embeddings cost, where it gives some
 
 
 class RunResult(Record):

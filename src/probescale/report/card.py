@@ -6,7 +6,8 @@ import re
 
 from probescale.models.loading import LoadedModel
 from probescale.models.subsets import format_layers
-from probescale.recovery.result import RunResult
+from probescale.recovery.recipe import ORIGINAL_AS_IT_IS
+from probescale.recovery.result import Alternative, EvaluatedModel, RunResult
 from probescale.report.escaping import escape_markdown, inline_code
 from probescale.report.findings import RunFindings
 from probescale.report.generation import KNOWN, generation_markdown
@@ -16,6 +17,7 @@ from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.table import Table
 from probescale.report.tables import measured_cells
 from probescale.report.usage import usage
+from probescale.report.vectors import vectors_markdown
 from probescale.report.verdict import verdict_markdown
 from probescale.tasks.metrics import METRICS
 from probescale.tasks.task import Task
@@ -70,6 +72,7 @@ def model_card(parent: LoadedModel, task: Task, findings: RunFindings) -> str:
         "these examples; another training seed changes the figures as well. Speed: how many times as fast as the "
         "original, both timed alternately on the machine that trained this model.",
         *generation_markdown(findings),
+        *vectors_markdown(findings),
         "## How it was made",
         f"Budget: {chosen.budget}. Layers were selected by `{chosen.strategy}`. Recipe: {result.recipe}.",
         *([chosen.reason] if chosen.reason else []),
@@ -119,7 +122,8 @@ def read_licence(source: str) -> str | None:
 def _table(result: RunResult) -> Table:
     metric = result.metric.replace("_", " ")
     header = ("model", "parameters", metric, "95% interval", "retention", "speed")
-    models = {"original, fine-tuned on the labels": result.original, "this model": result.subnetwork}
+    original = "original" if ORIGINAL_AS_IT_IS in result.recipe else "original, fine-tuned on the labels"
+    models: dict[str, EvaluatedModel | Alternative] = {original: result.original, "this model": result.subnetwork}
     models |= result.other_models
     models |= {other.name: other for other in result.alternatives}
     rows = tuple(

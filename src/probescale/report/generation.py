@@ -11,6 +11,7 @@ from probescale.report.findings import RunFindings
 from probescale.report.phrases import format_megabytes, format_spread, name_metric, show_value
 from probescale.report.table import Table, format_speed
 
+TITLE = "What both models write"
 KNOWN = (
     "What the field knows of models without some of their layers: likelihood and classification come back with "
     "little training; reasoning in several steps comes back much less."
@@ -24,7 +25,7 @@ def generation_markdown(findings: RunFindings) -> list[str]:
     """Sections of a Markdown page about what both models write; none for other models."""
     if findings.generation is None:
         return []
-    parts = ["## What both models write"]
+    parts = [f"## {TITLE}"]
     for words, table in _list_tables(findings.result, findings.generation):
         parts += [words, table.markdown()]
     return parts
@@ -35,7 +36,8 @@ def generation_page(findings: RunFindings) -> dict[str, Any] | None:
     if findings.generation is None:
         return None
     tables = _list_tables(findings.result, findings.generation)
-    return {"tables": [{"words": words, "header": table.header, "cells": table.rows} for words, table in tables]}
+    shown = [{"words": words, "header": table.header, "cells": table.rows} for words, table in tables]
+    return {"title": TITLE, "tables": shown}
 
 
 def _list_tables(result: RunResult, generation: Generation) -> list[tuple[str, Table]]:

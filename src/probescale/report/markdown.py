@@ -16,6 +16,7 @@ from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, bias_table, regression_sentence, regression_table
 from probescale.report.tables import comparison_table, layer_table
 from probescale.report.usage import usage
+from probescale.report.vectors import vectors_markdown
 from probescale.report.verdict import verdict_markdown, verdict_rule
 from probescale.selection.result import Selection
 from probescale.tasks.task import Task
@@ -47,6 +48,7 @@ def run_report(task: Task, family: Family, findings: RunFindings) -> str:
             *(_worse(changed) if changed else []),
             *(_alike(bias) if bias else []),
             *generation_markdown(findings),
+            *vectors_markdown(findings),
             "## How to use it",
             usage(task, family, _model_folder(findings)),
             "## How to reproduce it",

@@ -18,6 +18,7 @@ from probescale.report.probes import probe_notes
 from probescale.report.regressions import bias_sentence, regression_sentence
 from probescale.report.run_cards import run_cards
 from probescale.report.tables import search_notes
+from probescale.report.vectors import vectors_page
 from probescale.report.verdict import ELSEWHERE, decide, verdict_rule, wanted_share
 from probescale.tasks.metrics import METRICS, Metric
 
@@ -66,7 +67,7 @@ def run_page(findings: RunFindings) -> str:
             search=_search(findings.search) if findings.search else None,
             ladder=ladder_page(findings),
             changed=_changed(findings.regressions),
-            written=generation_page(findings),
+            more=generation_page(findings) or vectors_page(findings),
             notes=[*_notes(findings), *([bias_sentence(bias)] if bias else [])],
             record=_record(result),
         )

@@ -12,6 +12,7 @@ from probescale.recovery.alternatives.frozen_encoder import fit_frozen_encoder
 from probescale.recovery.alternatives.lessons import LessonSource
 from probescale.recovery.alternatives.simple_model import SimpleModel
 from probescale.recovery.alternatives.static_embeddings import fit_static_embeddings
+from probescale.recovery.alternatives.static_encoder import measure_static_encoder
 from probescale.recovery.alternatives.timing import compare_times
 from probescale.recovery.result import Alternative, EvaluatedModel
 from probescale.recovery.thresholds import choose_thresholds
@@ -39,6 +40,8 @@ def measure_alternatives(
     `loaded` is the pre-trained model. `class_weights`: of the other models' loss. Static embeddings take minutes and
     are measured only where the extra `static` is installed. Values are the same for the same seed; times are not.
     """
+    if task.kind.encodes:
+        return measure_static_encoder(task, original, loaded, max_length=max_length, seed=seed)
     source = LessonSource(task.train, unlabelled, teacher_logits, seed)
     return tuple(
         _evaluate(model, task, original, loaded, max_length, seed, class_weights)
@@ -67,7 +70,7 @@ def _evaluate(
 ) -> Alternative:
     predicted = model.predict(task.dev, _choose_shift(model, task, class_weights))
     value = task.measure(task.gold, predicted)
-    speed = compare_times(model, loaded, task.dev, max_length, seed)
+    speed = compare_times(model.answer, loaded, task.dev, max_length, seed)
     return Alternative(
         name=model.name,
         value=value,

@@ -35,7 +35,7 @@ def fit_static_embeddings(source: LessonSource, loaded: LoadedModel) -> SimpleMo
     if find_spec("model2vec") is None or source.train.per_word:
         return None
     try:
-        static = _distill(loaded)
+        static = distill_static(loaded)
     except Exception as error:  # whatever the library raises for a tokenizer or a model that it does not know
         console.print(f"note: no {NAME}: {first_line(error)}", soft_wrap=True)
         return None
@@ -45,7 +45,7 @@ def fit_static_embeddings(source: LessonSource, loaded: LoadedModel) -> SimpleMo
     return SimpleModel(NAME, encode, probe, static.embedding.size + probe.weights.size + probe.bias.size)
 
 
-def _distill(loaded: LoadedModel) -> Any:  # noqa: ANN401 - model2vec's StaticModel; it is not always installed
+def distill_static(loaded: LoadedModel) -> Any:  # noqa: ANN401 - model2vec's StaticModel; it is not always installed
     """Distill a copy of the model in memory: nothing is fetched, and the library changes its embeddings."""
     from model2vec.distill import distill_from_model  # pyright: ignore[reportMissingImports]
 
@@ -56,10 +56,11 @@ def _distill(loaded: LoadedModel) -> Any:  # noqa: ANN401 - model2vec's StaticMo
 
 def _encode(static: Any, data: Data) -> np.ndarray:  # noqa: ANN401
     """(texts, features) embeddings; of a pair, both, their distance and their product, as SentEval does."""
-    first, *second = (_embed(static, texts) for texts in zip(*data.inputs, strict=True))
+    first, *second = (embed_static(static, texts) for texts in zip(*data.inputs, strict=True))
     return np.concatenate([first, *(np.hstack([b, np.abs(first - b), first * b]) for b in second)], 1)
 
 
-def _embed(static: Any, texts: Sequence[str]) -> np.ndarray:  # noqa: ANN401
+def embed_static(static: Any, texts: Sequence[str]) -> np.ndarray:  # noqa: ANN401
+    """(texts, 256) the means of the vectors of their tokens."""
     # One process: the library would start others for many texts, each with all the libraries loaded.
     return np.asarray(static.encode(list(texts), use_multiprocessing=False), np.float32)

@@ -62,7 +62,7 @@ class Page(NamedTuple):
     search: Mapping[str, Any] | None = None  # what a search for the smallest model was asked, and what it trained
     ladder: Mapping[str, Any] | None = None  # every size of a ladder, the law, and what to take for which wish
     changed: Mapping[str, Any] | None = None  # regressions of the smaller model
-    written: Mapping[str, Any] | None = None  # by both generative models, and how fast
+    more: Mapping[str, Any] | None = None  # tables of one kind of task: a title, and sentences with their tables
     means: Sequence[Mapping[str, Any]] | None = None  # rows of the table, where each stands for several in the chart
 
 

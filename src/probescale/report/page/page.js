@@ -316,13 +316,14 @@ function changed() {
   at("examples").hidden = !data.changed.examples.length;
 }
 
-function written() {
-  if (!data.written) return;
-  at("written").hidden = false;
-  for (const { words, header, cells } of data.written.tables) {
+function more() {
+  if (!data.more) return;
+  at("more").hidden = false;
+  at("more-title").textContent = data.more.title;
+  for (const { words, header, cells } of data.more.tables) {
     const table = make("table");
     rows(table, header, cells.map((row) => ({ cells: row })));
-    at("written-tables").append(make("p", {}, words), make("div", { class: "scroll" }, table));
+    at("more-tables").append(make("p", {}, words), make("div", { class: "scroll" }, table));
   }
 }
 
@@ -354,7 +355,7 @@ explore();
 search();
 ladder();
 changed();
-written();
+more();
 hints();
 at("examples").addEventListener("toggle", hints);
 addEventListener("resize", () => {

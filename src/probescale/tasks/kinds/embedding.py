@@ -24,7 +24,6 @@ class Embedding(Kind):
     head = "none"
     labelled = False
     encodes = True
-    alternatives = False
     loss = EmbeddingDistance()
     metrics = ("spearman", "pearson")
     pipeline_tag = "sentence-similarity"
@@ -62,7 +61,7 @@ class Embedding(Kind):
     def refuse_too_few(self, train: Data) -> None:
         if len(train) < FEWEST:
             raise UserError(
-                f"only {len(train)} usable text{'s' * (len(train) != 1)} remain to learn embeddings from",
+                f"there are too few different texts to learn embeddings from: {len(train)}",
                 field="task.train",
                 hint=f"give at least {FEWEST} different texts, one per line; a good model needs some thousands",
             )

@@ -49,7 +49,7 @@ class Kind(ABC):
     thresholds: ClassVar[bool] = False  # a part of train is held out, to choose from which logit on a label is given
     # Evaluation
     metrics: ClassVar[tuple[str, ...]] = ()  # that fit beside those registered for this kind
-    alternatives: ClassVar[bool] = True  # simpler models can do the same: a bag of words, the frozen encoder
+    alternatives: ClassVar[bool] = True  # simpler models can do the same, such as a bag of words
     bias_pairs: ClassVar[bool] = False  # texts that should be answered alike are compared
     # Words
     pipeline_tag: ClassVar[str]  # of the hub and of transformers.pipeline
