@@ -102,6 +102,12 @@ class RecoveryConfig(Section):
     states: float = Field(
         default=0.0, ge=0, description="Weight of the distance to the teacher's states at kept layers; 0: none."
     )
+    pairs: float = Field(
+        default=0.2,
+        ge=0,
+        description="Embeddings only: weight of the pairs in train (questions with their passages, or pairs with "
+        "scores) beside the original's vectors; 0: their texts are learned as single ones.",
+    )
     healing: Int = Field(
         default=0, ge=0, le=10**4, description="Epochs before training in which only the teacher's states are learned."
     )

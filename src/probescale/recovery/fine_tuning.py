@@ -79,7 +79,7 @@ def prepare_training(
 
 def _heal(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> None:
     """Match the teacher's states alone for a few epochs, before the other targets."""
-    objective = replace(data.objective, output_weight=0.0, state_weight=1.0)
+    objective = replace(data.objective, output_weight=0.0, state_weight=1.0, pairs=None)
     recipe = replace(run.recipe, epochs=run.recipe.healing)
     healing = TrainingRun(recipe, run.seed, f"healing, {run.title}")
     run_on_all(train, loaded, replace(data, objective=objective, held_out=()), healing)

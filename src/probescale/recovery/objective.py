@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from probescale.recovery.likeliest_tokens import LikeliestTokens
+from probescale.recovery.pair_lessons import PairLessons
 from probescale.tasks.kinds.losses import CrossEntropy, Loss
 
 
@@ -24,6 +25,8 @@ class Objective:
     output_weight: float = 1.0  # of the loss on labels and teacher's logits
     states: Tensor | None = None  # (inputs, layers, hidden), the targets of the student's states
     state_weight: float = 0.0  # of the loss on states
+    pairs: PairLessons | None = None  # of texts whose embeddings are learned
+    pair_weight: float = 0.0  # of the loss on pairs
 
     def loss(self, logits: Tensor, rows: Tensor) -> Tensor:
         """The mean loss on labels and teacher's logits, over the rows that have either."""

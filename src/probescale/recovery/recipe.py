@@ -30,6 +30,7 @@ class Recipe:
     soft: float = 0.5
     temperature: float = 2.0
     states: float = 0.0
+    pairs: float = 0.0
     healing: int = 0
     tracking: tuple[str, ...] = ()
 
@@ -99,7 +100,7 @@ def _given(settings: RecoveryConfig) -> dict[str, Any]:
     """The settings that are never chosen automatically."""
     names = (
         "warmup", "weight_decay", "layer_decay", "validation", "patience", "precision",
-        "soft", "temperature", "states", "healing", "tracking",
+        "soft", "temperature", "states", "pairs", "healing", "tracking",
     )  # fmt: skip
     return {name: getattr(settings, name) for name in names}
 

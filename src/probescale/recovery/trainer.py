@@ -42,7 +42,7 @@ class RecoveryTrainer(Trainer):
     ) -> None:
         self.loaded, self.objective, self.captured, self.layer_decay = loaded, data.objective, captured, layer_decay
         self.lengths, self.checkpoints = data.inputs.tokens.lengths[data.used].tolist(), checkpoints
-        self.splitter = BatchSplitter()
+        self.used, self.splitter = data.used, BatchSplitter()
         self.shares = (1.0, 1.0)  # of the batch's rows and inputs in the part that is learned now
         super().__init__(
             model=loaded.model,
@@ -66,6 +66,8 @@ class RecoveryTrainer(Trainer):
         if objective.states is not None:
             states = mean_over_tokens(self.captured, inputs["attention_mask"])
             loss = loss + input_share * objective.state_weight * objective.state_loss(states, inputs["number"])
+        if objective.pairs is not None:
+            loss = loss + input_share * objective.pair_weight * objective.pairs.loss(*rows)
         if not torch.isfinite(loss):
             self._raise_diverged(loss, inputs["number"])
         return (loss, outputs) if return_outputs else loss
@@ -105,9 +107,9 @@ class RecoveryTrainer(Trainer):
 
     def _get_train_sampler(self, train_dataset: Any = None) -> LengthGroupedSampler:  # noqa: ANN401 - the trainer's
         """Batches of texts of similar length, which do not depend on the number of processes."""
-        return EpochSampler(
-            self.args.train_batch_size * process_count(), self.lengths, self.args.seed, self._epochs_done
-        )
+        size, pairs = self.args.train_batch_size * process_count(), self.objective.pairs
+        arrange = partial(pairs.arrange, numbers=self.used) if pairs else list
+        return EpochSampler(size, self.lengths, self.args.seed, self._epochs_done, arrange)
 
     def _epochs_done(self) -> int:
         """How many epochs are complete."""
@@ -146,16 +148,24 @@ class RecoveryTrainer(Trainer):
 class EpochSampler(LengthGroupedSampler):
     """An order that depends on seed and epoch alone, so that a resumed training sees the same batches."""
 
-    def __init__(self, size: int, lengths: list[int], seed: int, epochs_done: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        size: int,
+        lengths: list[int],
+        seed: int,
+        epochs_done: Callable[[], int],
+        arrange: Callable[[list[int]], list[int]] = list,
+    ) -> None:
+        """`arrange`: brings together in a batch what belongs together."""
         self.random = torch.Generator()
         super().__init__(size, lengths=lengths, generator=self.random)
-        self.seed, self.epochs_done = seed, epochs_done
+        self.seed, self.epochs_done, self.arrange = seed, epochs_done, arrange
 
     def __iter__(self) -> Iterator[int]:
         self.random.manual_seed(self.seed)
         for _ in range(self.epochs_done()):
             list(super().__iter__())  # draw the orders of the epochs before
-        return super().__iter__()
+        return iter(self.arrange(list(super().__iter__())))
 
 
 def build_arguments(recipe: Recipe, folder: str, seed: int, title: str, steps: int) -> TrainingArguments:

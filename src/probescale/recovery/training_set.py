@@ -15,12 +15,14 @@ from probescale.recovery.inputs import Inputs, TextInputs, build_inputs
 from probescale.recovery.label_scale import LabelScale, fit_label_scale
 from probescale.recovery.likeliest_tokens import LikeliestTokens
 from probescale.recovery.objective import Objective
+from probescale.recovery.pair_lessons import PairLessons
 from probescale.recovery.predict import compute_logits
 from probescale.recovery.recipe import Recipe
 from probescale.recovery.teacher import TeacherOutputs
 from probescale.tasks.balance import weigh_classes
 from probescale.tasks.data import Data
 from probescale.tasks.kinds import find_kind
+from probescale.tasks.passages import Passages
 from probescale.tasks.sampling import split_rows
 from probescale.tasks.unlabelled import joined
 
@@ -92,6 +94,8 @@ def build_training_set(
         temperature=recipe.temperature,
         states=None if states is None else torch.from_numpy(states),
         state_weight=recipe.states,
+        pairs=PairLessons(train.taught) if isinstance(train, Passages) and train.taught and recipe.pairs else None,
+        pair_weight=recipe.pairs,
     )
     return TrainingSet(inputs, objective, range(len(inputs))), scale
 

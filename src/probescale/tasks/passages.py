@@ -15,6 +15,7 @@ from probescale.config import ProbeTarget
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+TaughtPair = tuple[int, int, float | None]  # the numbers of two texts, and their score; None: they belong together
 Embed = Callable[[Sequence[str]], np.ndarray]  # texts -> (texts, width) the original's embeddings
 PROBED = 32  # random directions of the embedding that a probe predicts: they explain as much as all, on average
 PAIRS = 10_000  # of dev texts, whose similarity is compared with the original's
@@ -33,6 +34,7 @@ class Passages:
     links: tuple[tuple[int, int], ...] | None = None  # pairs, by the numbers of their texts; None: texts to learn from
     scores: tuple[float, ...] | None = None
     retrieval: bool = False  # the second text of a pair is to be found by the first one
+    taught: tuple[TaughtPair, ...] = ()  # pairs that are learned, beside the original's vectors
     embed: Embed | None = field(default=None, compare=False, repr=False)  # None: the original is not loaded yet
     names: tuple[str, ...] = ()
     pairs: None = None
@@ -56,6 +58,7 @@ class Passages:
             texts=tuple(self.texts[row] for row in rows),
             links=self.links and tuple((place[self.links[n][0]], place[self.links[n][1]]) for n in kept),
             scores=self.scores and tuple(self.scores[n] for n in kept),
+            taught=tuple((place[a], place[b], score) for a, b, score in self.taught if a in place and b in place),
         )
 
     @property
@@ -68,7 +71,8 @@ class Passages:
 
     @property
     def fingerprint(self) -> str:
-        content = json.dumps([self.texts, self.links, self.scores, self.retrieval], ensure_ascii=False)
+        taught = [self.taught] if self.taught else []
+        content = json.dumps([self.texts, self.links, self.scores, self.retrieval, *taught], ensure_ascii=False)
         return hashlib.sha256(content.encode()).hexdigest()
 
     @property
@@ -118,7 +122,7 @@ class Passages:
         return np.arange(len(self)), np.zeros(len(self), np.int64)
 
     def with_texts(self, texts: tuple[str, ...], pairs: tuple[str, ...] | None) -> Self:
-        return replace(self, texts=texts, links=None, scores=None)
+        return replace(self, texts=texts, links=None, scores=None, taught=())
 
     def joined(self, more: Any) -> Self:  # noqa: ANN401 - data of the same class
         return replace(self, texts=self.texts + more.texts, links=None, scores=None)

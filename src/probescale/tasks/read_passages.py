@@ -17,7 +17,7 @@ FOUND = ("1", "true", "yes", "entailment", "relevant", "duplicate", "positive", 
 
 
 def load_passages(data: DataConfig, *, field: str, linked: bool) -> Passages:
-    """The texts of a file. `linked`: where it has pairs, they are kept to be compared; else both are only texts."""
+    """The texts of a file. Where it has pairs, they are kept: to be compared if `linked`, else to be learned."""
     path = local_path(data.source, field=f"{field}.source")
     if path is not None and is_text_file(data.source):
         return Passages(tuple(read_lines(path, field)))
@@ -32,11 +32,18 @@ def load_passages(data: DataConfig, *, field: str, linked: bool) -> Passages:
         for a, b in zip(first, second, strict=True)
     ]
     label = None if isinstance(data.label, tuple) else find_column(list(columns), data.label)
-    if not linked:
-        return Passages(tuple(number))
     if label is None:
-        return Passages(tuple(number), tuple(links), retrieval=True)
-    return _with_labels(tuple(number), links, columns[label], label, f"{field}.label")
+        paired = Passages(tuple(number), tuple(links), retrieval=True)
+    else:
+        paired = _with_labels(tuple(number), links, columns[label], label, f"{field}.label")
+    return paired if linked else _as_lessons(paired)
+
+
+def _as_lessons(paired: Passages) -> Passages:
+    """The same texts, to learn from the original's vectors and from their pairs."""
+    links, scores = paired.links or (), paired.scores
+    taught = {(one, other): None if scores is None else scores[n] for n, (one, other) in enumerate(links)}
+    return Passages(paired.texts, taught=tuple((*pair, score) for pair, score in taught.items() if pair[0] != pair[1]))
 
 
 def _texts(columns: dict[str, list[Any]], column: str | int, field: str) -> list[str]:
@@ -56,13 +63,14 @@ def _with_labels(
     different = set(labels)
     if len(different) <= 2 and (found := [label for label in different if label.casefold() in FOUND]):
         kept = [link for link, label in zip(links, labels, strict=True) if label in found]
-        return Passages(texts, tuple(kept), retrieval=True)
+        searched = {one for one, _ in kept} | {other for _, other in links}  # not the questions without an answer
+        return Passages(texts, tuple(kept), retrieval=True).take(sorted(searched))
     try:
         scores = tuple(float(label) for label in labels)
     except ValueError as error:
         raise UserError(
             f'column "{column}" holds neither scores nor which pairs belong together: {error}',
             field=field,
-            hint="give numbers, or 1 for pairs that belong together and 0 for others",
+            hint="give numbers, or 1 for pairs that belong together and 0 for others; or leave the pair's column out",
         ) from error
     return Passages(texts, tuple(links), scores)
