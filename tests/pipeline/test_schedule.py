@@ -24,6 +24,7 @@ from probescale.pipeline.schedule import (
     Schedule,
     estimate_phases,
     fit_into,
+    follow_schedule,
     make_schedule,
     plan_schedule,
     refit,
@@ -34,6 +35,7 @@ from probescale.pipeline.tournament import Candidate, Tournament
 from probescale.pipeline.tournament_size import count_tournament_texts, settle_tournament, texts_per_candidate
 from probescale.pipeline.validate import check
 from probescale.pipeline.workbench import prepare
+from probescale.recovery import automatic
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
 from probescale.recovery.recipe import Choices
 from probescale.selection.strategies import STRATEGIES
@@ -46,6 +48,10 @@ PACE = Pace(forward=0.002, train=0.01, train_cut=0.004)
 class Bench(SimpleNamespace):
     def with_config(self, config: RunConfig) -> Bench:
         return Bench(**{**vars(self), "config": config})
+
+    def with_rows(self, rows: int) -> Bench:
+        fewer = replace(self.situation, labelled=min(rows, self.situation.labelled))
+        return Bench(**{**vars(self), "situation": fewer})
 
     def with_selection(self, **settings: object) -> Bench:
         selection = self.config.selection.model_copy(update=settings)
@@ -180,7 +186,7 @@ def test_a_limit_that_is_too_short_is_refused():
     with pytest.raises(UserError, match=r"^time: 30s is too short: the least that makes sense takes about ") as refused:
         plan_schedule(make_bench(time="30s"), PACE)
     assert refused.value.field == "time"
-    assert "task.max_train" in refused.value.hint
+    assert "smaller model" in refused.value.hint
     least = sum(estimate_phases(make_bench(), choose_recipe(RecoveryConfig(), USUAL, EFFORTS[0]), PACE).values())
     plan = plan_schedule(make_bench(time=f"{least + 1:.0f}s"), PACE)
     assert plan.total <= least + 2, "just enough"
@@ -193,6 +199,20 @@ def test_a_short_limit_trains_less_and_says_so():
     assert short.total <= usual.usual_seconds / 2 + 1
     assert trained(bench, short) < trained(bench, usual)
     assert "The usual amount of training would take" in short.lines()[-1]
+
+
+def test_where_there_is_no_time_for_all_rows_some_are_used():
+    """A table of 50,000 rows and ten minutes: the original cannot read each of them even once."""
+    bench = make_bench(replace(USUAL, labelled=50_000, unlabelled=0), time="10m")
+    plan = plan_schedule(bench, PACE)
+    assert plan.rows is not None
+    assert 2400 < plan.rows < 50_000
+    assert 0.8 * 600 < plan.total <= 601, "as many as there is time for"
+    assert plan.choices.original_epochs == 1
+    assert any(f"{plan.rows:,} of the labelled rows" in line for line in plan.lines())
+    longer = plan_schedule(make_bench(replace(USUAL, labelled=50_000, unlabelled=0), time="15m"), PACE)
+    assert longer.rows is None or longer.rows > plan.rows
+    assert plan_schedule(make_bench(time="10h"), PACE).rows is None
 
 
 def test_a_long_limit_is_not_used_up():
@@ -444,6 +464,23 @@ def test_a_schedule_is_measured_once(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(scheduling, "measure_pace", again)
     assert make_schedule(bench, path) == first
     assert first.choices == bench.chosen_recipe
+
+
+def test_fewer_rows_are_those_that_the_settings_of_the_run_give_again(bench, monkeypatch):
+    monkeypatch.setattr(scheduling, "FEWEST_ROWS", 40)
+    monkeypatch.setattr(automatic, "FEWEST_STEPS_OF_ORIGINAL", 1)
+    slow = Pace(forward=0.01, train=0.2, train_cut=0.02)
+    enough_for_80 = sum(scheduling._plan(bench.with_rows(80), slow, EFFORTS[0]).values())
+    timed = bench.with_config(bench.config.model_copy(update={"time": f"{enough_for_80:.0f}s"}))
+    plan = plan_schedule(timed, slow)
+    assert plan.rows is not None
+    assert 40 <= plan.rows < 120
+    followed = follow_schedule(timed, plan)
+    assert len(followed.task.train) == plan.rows == followed.config.task.max_train
+    again = prepare(followed.config)
+    assert again.task.train.texts == followed.task.train.texts
+    assert again.shrinker.texts.texts == followed.shrinker.texts.texts
+    assert followed.provenance == bench.provenance, "it names the data as given"
 
 
 def test_the_situation_is_that_of_model_and_data(bench):

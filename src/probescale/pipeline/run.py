@@ -16,7 +16,7 @@ from probescale.pipeline.ladder_outputs import write_ladder
 from probescale.pipeline.outputs import write_outputs
 from probescale.pipeline.removals import take_out_layers
 from probescale.pipeline.rungs import BuiltRung, Run, build_rung, list_rungs
-from probescale.pipeline.schedule import Schedule, make_schedule, set_examples, show_schedule
+from probescale.pipeline.schedule import Schedule, follow_schedule, make_schedule, set_examples, show_schedule
 from probescale.pipeline.seals import INNER, mend, sealed
 from probescale.pipeline.tournament_size import without_pointless_tournament
 from probescale.pipeline.workbench import Workbench, prepare
@@ -41,8 +41,7 @@ def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, shared: 
         show_schedule(schedule)
         phases = Phases(schedule.seconds, work / INNER / "clock.json", started)
         with phases.shown():
-            bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
-            bench = without_pointless_tournament(bench.with_recipe(schedule.choices))
+            bench = without_pointless_tournament(follow_schedule(bench, schedule))
             return _run(bench, schedule, phases, work, shared)
 
 
@@ -90,8 +89,7 @@ def prepare_shared(configs: Sequence[RunConfig], folder: Path) -> None:
     mend(folder)
     with report_shortage(folder), sealed(folder):
         schedule = make_schedule(bench, folder / "schedule.json")  # as every run will
-        bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
-        bench = bench.with_recipe(schedule.choices)
+        bench = follow_schedule(bench, schedule)
         everything = set_examples(widest, schedule.probed, schedule.sample)
         others = bench.config.other_models
         everything = everything.model_copy(update={"compare": (*strategies, *others)})

@@ -14,7 +14,14 @@ from probescale.pipeline.tournament_size import BELOW, FULL, count_tournament_te
 from probescale.pipeline.workbench import Workbench
 from probescale.probing.lens import LENS_TOKENS
 from probescale.recovery.alternatives.frozen_encoder import MOST_TEXTS
-from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
+from probescale.recovery.automatic import (
+    FEWEST_STEPS_OF_ORIGINAL,
+    SMALL_BATCH,
+    Situation,
+    choose_recipe,
+    count_available,
+    count_read,
+)
 from probescale.recovery.recipe import Choices
 from probescale.utils.files import Record
 from probescale.utils.progress import Phases, console, format_duration, parse_time
@@ -26,6 +33,8 @@ ALLOCATIONS_PROBED = 11  # smaller parts, each shrunk and probed in half of the 
 ALLOCATION_SECONDS = 2.0  # for each of them
 FEWEST_PROBED, FEWEST_SAMPLE = 500, 200  # examples, where there is little time
 EFFORTS = (0.05, 3.0)  # least and most that is trained, in comparison with the usual amount
+# Labelled rows, where there is no time for all: of fewer, the original would read each more often.
+FEWEST_ROWS = FEWEST_STEPS_OF_ORIGINAL * SMALL_BATCH
 
 
 BYTES_PER_TOKEN = 4  # of running text, about
@@ -43,6 +52,7 @@ class Schedule(Record):
     usual_seconds: float  # what the usual amount of training would take
     effort: float = 1.0  # how much is trained, in comparison with the usual amount
     limit: float | None = None  # seconds that were allowed
+    rows: int | None = None  # of the labelled ones, where there is no time for all
 
     @property
     def total(self) -> float:
@@ -55,6 +65,8 @@ class Schedule(Record):
         ]
         lines = ["What it will do, and about how long that takes here:", *shown]
         lines.append(f"  {'altogether':<22} {format_duration(self.total):>8}")
+        if self.rows is not None:
+            lines.append(f"There is time for {self.rows:,} of the labelled rows; the others are left out.")
         if self.limit is not None and self.usual_seconds > 1.1 * self.limit:
             lines.append(
                 f"The usual amount of training would take {format_duration(self.usual_seconds)}; the small model would "
@@ -82,36 +94,49 @@ def make_schedule(bench: Workbench, path: Path | None = None, shared: Path | Non
 
 
 def plan_schedule(bench: Workbench, pace: Pace) -> Schedule:
-    """The usual amount of training, or as much as the time allows."""
-    settings, situation = bench.config.recovery, bench.situation
+    """The usual amount of training, or as much as the time allows; with fewer rows, where it allows very little."""
     limit = parse_time(bench.config.time) if bench.config.time else None
-
-    def plan(effort: float) -> dict[str, float]:
-        lighter = bench.with_config(scale_probing(bench.config, situation.labelled, effort))
-        return estimate_phases(lighter, choose_recipe(settings, situation, effort), pace, effort)
-
-    effort, usual = 1.0, plan(1.0)
+    usual, every, effort = sum(_plan(bench, pace, 1.0).values()), bench.situation.labelled, 1.0
     if limit is not None:
         least, most = EFFORTS
-        shortest = sum(plan(least).values())
-        if shortest > limit:
-            raise UserError(
-                f"{bench.config.time} is too short: the least that makes sense takes about {format_duration(shortest)}",
-                field="time",
-                hint="allow more time, or give fewer rows (task.max_train)",
-            )
-        effort = _largest(lambda effort: sum(plan(effort).values()) <= limit, least, most)
-    config = scale_probing(bench.config, situation.labelled, effort)
+        bench = fit_rows(bench, pace, limit)
+        effort = _largest(lambda effort: sum(_plan(bench, pace, effort).values()) <= limit, least, most)
+    rows, config = bench.situation.labelled, scale_probing(bench.config, bench.situation.labelled, effort)
     return Schedule(
-        choices=choose_recipe(settings, situation, effort),
+        choices=choose_recipe(bench.config.recovery, bench.situation, effort),
         probed=config.probing.max_examples,
         sample=config.selection.sample,
-        seconds={name: round(value, 1) for name, value in plan(effort).items()},
+        seconds={name: round(value, 1) for name, value in _plan(bench, pace, effort).items()},
         pace=pace,
-        usual_seconds=round(sum(usual.values()), 1),
+        usual_seconds=round(usual, 1),
         effort=effort,
         limit=limit,
+        rows=rows if rows < every else None,
     )
+
+
+def _plan(bench: Workbench, pace: Pace, effort: float) -> dict[str, float]:
+    """Seconds of every phase of a run that trains this much."""
+    lighter = bench.with_config(scale_probing(bench.config, bench.situation.labelled, effort))
+    return estimate_phases(lighter, choose_recipe(bench.config.recovery, bench.situation, effort), pace, effort)
+
+
+def fit_rows(bench: Workbench, pace: Pace, limit: float) -> Workbench:
+    """The same run with as many of the labelled rows as there is time for, at the least that is trained."""
+
+    def shortest(rows: float) -> float:
+        return sum(_plan(bench.with_rows(round(rows)), pace, EFFORTS[0]).values())
+
+    rows = bench.situation.labelled
+    fewest = min(rows, FEWEST_ROWS)
+    if shortest(fewest) > limit:
+        raise UserError(
+            f"{bench.config.time} is too short: the least that makes sense takes about "
+            f"{format_duration(shortest(fewest))}",
+            field="time",
+            hint="allow more time, or take a smaller model or shorter texts (model.max_length)",
+        )
+    return bench.with_rows(round(_largest(lambda rows: shortest(rows) <= limit, fewest, rows)))
 
 
 def choose_rung_recipe(rung: Workbench, schedule: Schedule) -> Choices:
@@ -128,6 +153,14 @@ def scale_probing(config: RunConfig, rows: int, effort: float) -> RunConfig:
         min(probed, max(round(share * min(probed, rows)), FEWEST_PROBED)) if share < 1 else probed,
         min(sampled, max(round(share * min(sampled, rows)), FEWEST_SAMPLE)) if share < 1 else sampled,
     )
+
+
+def follow_schedule(bench: Workbench, schedule: Schedule) -> Workbench:
+    """The same run with the rows, examples and recipe of a schedule."""
+    if schedule.rows is not None:
+        bench = bench.prepare_again(schedule.rows)
+    bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
+    return bench.with_recipe(schedule.choices)
 
 
 def set_examples(config: RunConfig, probed: int, sampled: int) -> RunConfig:

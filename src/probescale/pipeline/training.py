@@ -16,7 +16,8 @@ from probescale.models.subsets import Subset, format_subset
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.folder import EVALUATED
 from probescale.pipeline.seals import INNER, TRACKED, TRAINING
-from probescale.pipeline.workbench import Workbench, load_token_teacher, match_teacher
+from probescale.pipeline.teachers import load_token_teacher, match_teacher
+from probescale.pipeline.workbench import Workbench
 from probescale.recovery.answered_texts import gather_texts
 from probescale.recovery.fine_tuning import fine_tune, prepare_training
 from probescale.recovery.health import AS_IT_IS, Health, check_subnetwork, check_trained

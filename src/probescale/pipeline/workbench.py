@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from probescale.config import OtherModel, RecoveryConfig, RunConfig
+from probescale.config import OtherModel, RunConfig
 from probescale.errors import UserError
 from probescale.models.budget_costs import Workload, measure_costs
 from probescale.models.cost import Cost
@@ -21,6 +21,7 @@ from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.shrink.shrinker import Shrinker
 from probescale.models.subsets import Subset
 from probescale.pipeline.provenance import provenance
+from probescale.pipeline.teachers import check_teacher, load_token_teacher
 from probescale.pipeline.validate import check_budget, check_other_model, refuse_encoder
 from probescale.probing.probe import check_probes
 from probescale.recovery.automatic import Situation, choose_recipe
@@ -40,6 +41,7 @@ from probescale.tasks.documents import Documents
 from probescale.tasks.kinds import find_kind
 from probescale.tasks.label_matching import match_labels
 from probescale.tasks.notes import describe_data
+from probescale.tasks.sampling import sample
 from probescale.tasks.task import Task, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
 from probescale.utils.files import read_as, write_json
@@ -224,6 +226,18 @@ class Workbench:
         """The same for one size."""
         return self.with_selection(budget=budget, k=None, ladder=None)
 
+    def with_rows(self, rows: int) -> Workbench:
+        """The same with so many of the labelled rows, to estimate what they take."""
+        if rows >= self.situation.labelled:
+            return self
+        return replace(self, task=replace(self.task, train=sample(self.task.train, rows, self.config.seed)))
+
+    def prepare_again(self, rows: int) -> Workbench:
+        """The same with so many of the labelled rows, as `task.max_train` gives them."""
+        task = self.config.task.model_copy(update={"max_train": rows})
+        again = prepare(self.config.model_copy(update={"task": task}), quiet=True)
+        return replace(again, costs=self.costs, provenance=self.provenance)
+
     def with_recipe(self, recipe: Choices) -> Workbench:
         """The same with a recipe that was chosen for the trainings."""
         return replace(self, recipe=recipe)
@@ -262,24 +276,22 @@ class Workbench:
         return measure_costs(self.budget.units, workload, model)
 
 
-def prepare(config: RunConfig, validation: float | None = None) -> Workbench:
+def prepare(config: RunConfig, validation: float | None = None, *, quiet: bool = False) -> Workbench:
     """Load task and model; everything that can be refused is refused now: bad data, an impossible budget.
 
-    `validation`: the share of train that is held out, to decide on.
+    `validation`: the share of train that is held out, to decide on. `quiet`: what there is to say was said before.
     """
     find_kind(config.task.kind).check_run(config)
     task = load_task(config.task, config.seed)
-    for note in describe_data(task):
+    for note in () if quiet else describe_data(task):
         console.print(f"note: {note}", soft_wrap=True)
-    if task.contradictions:
-        console.print(f"note: {task.contradictions.sentence()}", soft_wrap=True)
     check_probes(task, config)
     check_budget(config, len(task.train.names))
     for number, other in enumerate(config.compare):
         if isinstance(other, OtherModel):
             check_other_model(other, task.kind.head, number)
     if config.recovery.distil and config.recovery.teacher:
-        _check_teacher(config.recovery, task)
+        check_teacher(config.recovery, task)
     task, loaded = _load_model(config, task)
     if task.kind.own_head and config.recovery.distil and config.recovery.teacher:
         load_token_teacher(config.recovery.teacher, loaded)
@@ -330,51 +342,6 @@ def with_original(task: Task, loaded: LoadedModel, config: RunConfig) -> Task:
             "embeddings are learned from the original alone", field=f"recovery.{wrong}", hint="leave it out"
         )
     return task.with_embeddings(Embedder(loaded, config.model.max_length))
-
-
-def match_teacher(source: str, task: Task) -> tuple[str, ...]:
-    """The task's labels in the order of another fine-tuned model, from which subnetworks learn."""
-    kind, own, field = task.kind, task.train.names, "recovery.teacher"
-    labels = read_trained_labels(source, None, kind.head, kind.problem_type, field=field)
-    if labels is None:
-        raise UserError(
-            f"{source} was not fine-tuned for such a task", field=field, hint=f"give a model with a {kind.head} head"
-        )
-    names = match_labels(labels, own) if kind.named else ()
-    if names is None:
-        raise UserError(
-            f"its labels are {', '.join(labels[:10])}; those of the task are {', '.join(own[:10])}",
-            field=field,
-            hint="name the task's labels with task.labels, or give another teacher",
-        )
-    return names
-
-
-def load_token_teacher(source: str, student: LoadedModel) -> LoadedModel:
-    """Another generative model, from whose likeliest tokens subnetworks learn."""
-    field = "recovery.teacher"
-    teacher = load_classifier(source, None, (), 0, head="lm", keep_head=True, field=field)
-    if teacher.tokenizer.get_vocab() != student.tokenizer.get_vocab():
-        raise UserError(
-            f"{source} has another tokenizer than {student.source}: its tokens mean something else",
-            field=field,
-            hint="give a model of the same family, or leave it out",
-        )
-    return teacher
-
-
-def _check_teacher(settings: RecoveryConfig, task: Task) -> None:
-    """Refuse a teacher that does not fit, before anything is trained."""
-    assert settings.teacher
-    if task.kind.own_head:
-        return  # its tokenizer is compared once the model is loaded
-    match_teacher(settings.teacher, task)
-    if settings.states or settings.healing:
-        raise UserError(
-            "the states of another model are no targets for those of the cut model",
-            field="recovery.states" if settings.states else "recovery.healing",
-            hint="leave it out, or leave recovery.teacher out",
-        )
 
 
 def _check_poolings(config: RunConfig, loaded: LoadedModel) -> None:

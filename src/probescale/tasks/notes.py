@@ -12,7 +12,7 @@ LARGE_DEV = 20_000  # rows
 
 
 def describe_data(task: Task) -> Iterator[str]:
-    """Sentences about labels that nearly no row has, labels that look like several, and a dev set of many rows."""
+    """Sentences about rare labels, labels that look like several, a large dev set, and rows that contradict others."""
     yield from _describe_balance(task)
     yield from _describe_several(task)
     if len(task.dev) > LARGE_DEV:
@@ -20,6 +20,8 @@ def describe_data(task: Task) -> Iterator[str]:
             f"every model answers all {len(task.dev):,} rows of dev; with task.max_dev: 10000 the figures come sooner, "
             "and are certain to about a point"
         )
+    if task.contradictions:
+        yield task.contradictions.sentence()
 
 
 def _describe_balance(task: Task) -> Iterator[str]:
