@@ -18,7 +18,7 @@ def encoder(tmp_path_factory, model_folder):
     folder = tmp_path_factory.mktemp("encoder")
     loaded = load_encoder(str(model_folder("bert")), None)
     write_model(loaded, folder)
-    write_pooling(SentencePooling(width=loaded.model.config.hidden_size), folder, 32)
+    write_pooling(SentencePooling(states=loaded.model.config.hidden_size), folder, 32)
     return folder
 
 

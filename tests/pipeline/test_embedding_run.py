@@ -10,6 +10,7 @@ import pytest
 
 from helpers.data import BAD, GOOD, THINGS
 from probescale.api import compress
+from probescale.deploy.compressed import Compressed
 from probescale.errors import UserError
 from probescale.models.loading import load_encoder
 from probescale.recovery.embedder import Embedder
@@ -31,6 +32,9 @@ SETTINGS = {
 }
 
 
+LINES = ["the plot was lovely", "a hero so dull and cold"]
+
+
 def write_texts(path, count):
     rng = random.Random(0)
     words = [*GOOD, *BAD, *THINGS, "the", "and", "was", "so"]
@@ -39,46 +43,67 @@ def write_texts(path, count):
     return path
 
 
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, model_folder):
+    """The folder of a run beside another encoder, which learns vectors of 32 numbers and their first 8."""
+    folder = tmp_path_factory.mktemp("embedding")
+    other = {"model": str(model_folder("mpnet")), "name": "published"}
+    settings = {**SETTINGS, "compare": [other], "recovery.dimensions": [8]}
+    texts = write_texts(folder / "corpus.txt", 400)
+    compress(str(model_folder("bert")), texts, budget="60%", out=folder / "run", settings=settings)
+    return folder / "run"
+
+
 @pytest.mark.slow
-def test_from_texts_to_sentence_transformers(tmp_path, model_folder):
+def test_from_texts_to_sentence_transformers(run):
     from sentence_transformers import SentenceTransformer
 
-    from probescale.deploy.export import export
-    from probescale.deploy.open_model import open_model
-
-    source, texts = str(model_folder("bert")), write_texts(tmp_path / "corpus.txt", 400)
-    other = {"model": str(model_folder("mpnet")), "name": "published"}
-    small = compress(source, texts, budget="60%", out=tmp_path / "run", settings={**SETTINGS, "compare": [other]})
+    small = Compressed(run)
     result = small.result
     assert (result.metric, result.original.value) == ("spearman", 1.0)
     assert result.failure is None
     assert result.subnetwork.value > 0.6
     assert result.examples > 1000, "pairs, not texts"
-    lines = ["the plot was lovely", "a hero so dull and cold"]
-    stock = SentenceTransformer(str(tmp_path / "run" / "model"), device="cpu").encode(lines)
-    own = np.array([answer.record()["embedding"] for answer in small.predict(lines)])
+    stock = SentenceTransformer(str(run / "model"), device="cpu").encode(LINES)
+    own = np.array([answer.record()["embedding"] for answer in small.predict(LINES)])
     assert own == pytest.approx(stock, abs=1e-5)
     assert np.linalg.norm(own, axis=1) == pytest.approx([1, 1], abs=1e-4)
-    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
-    assert "library_name: sentence-transformers" in card
-    assert "SentenceTransformer(" in card
+    assert 0.2 < result.subnetwork.first[8] < result.subnetwork.value
+    short = SentenceTransformer(str(run / "model"), device="cpu", truncate_dim=8).encode(LINES)
+    assert short == pytest.approx(own[:, :8], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_what_a_search_pays_is_shown(run):
+    result = Compressed(run).result
     published = result.other_models["published"]
     assert published.losses == (), "measured as it is"
     assert -1 <= published.value < result.subnetwork.value, "its similarities are not the original's"
-    shown = [card, *((tmp_path / "run" / name).read_text(encoding="utf-8") for name in ("report.md", "report.html"))]
-    assert all("published" in page and "What a search pays" in page for page in shown)
     for model in (result.original, result.subnetwork, published):
         assert model.vectors
         assert (model.vectors.width, model.vectors.index_megabytes) == (32, 128)
         assert model.vectors.texts_per_second > 0
-    assert all("| this model | 32 | 128.0 MB |" in page for page in shown[:2])
+    pages = [(run / name).read_text(encoding="utf-8") for name in ("model/README.md", "report.md", "report.html")]
+    assert "library_name: sentence-transformers" in pages[0]
+    assert "SentenceTransformer(" in pages[0]
+    assert all("published" in page and "What a search pays" in page and "truncate_dim=8" in page for page in pages)
+    for page in pages[:2]:
+        assert "| this model | 32 | 128.0 MB |" in page
+        assert "| this model, the first 8 | 8 | 32.0 MB |" in page
 
-    record = export(str(tmp_path / "run"), tmp_path / "onnx")
+
+@pytest.mark.slow
+def test_the_export_has_the_pooling_in_its_graph(run, tmp_path):
+    from probescale.deploy.export import export
+    from probescale.deploy.open_model import open_model
+
+    record = export(str(run), tmp_path / "onnx")
     assert record.kind == "embedding"
     assert record.value == pytest.approx(record.value_pytorch, abs=1e-3)
     exported = open_model(str(tmp_path / "onnx"))
-    batch = dict(exported.tokenizer(lines, padding=True, return_tensors="np"))
-    assert exported.run(batch) == pytest.approx(stock, abs=1e-4)
+    batch = dict(exported.tokenizer(LINES, padding=True, return_tensors="np"))
+    own = np.array([answer.record()["embedding"] for answer in Compressed(run).predict(LINES)])
+    assert exported.run(batch) == pytest.approx(own, abs=1e-4)
 
 
 def test_the_layout_of_texts(tmp_path):
@@ -122,6 +147,21 @@ def test_poolings_are_those_of_sentence_transformers(tmp_path, model_folder, mod
     assert Embedder(again, 32)([f"query: {line}" for line in lines]) == pytest.approx(asked, abs=1e-5)
 
 
+def test_dimensions_that_the_vectors_do_not_have(tmp_path, model_folder):
+    texts = write_texts(tmp_path / "corpus.txt", 60)
+    with pytest.raises(UserError, match="32 is not less than the 32 numbers of the original's vectors") as error:
+        compress(str(model_folder("bert")), texts, out=tmp_path / "run", settings={"recovery.dimensions": [16, 32]})
+    assert "recovery.dimensions: " in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_classes_have_no_dimensions(tmp_path, model_folder, task_files):
+    settings = {"recovery.dimensions": [16]}
+    with pytest.raises(UserError, match=r"recovery\.dimensions: only embeddings have dimensions"):
+        compress(str(model_folder("bert")), str(task_files.train), out=tmp_path / "run", settings=settings)
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -137,7 +177,7 @@ def test_modules_that_do_not_fit(tmp_path, model_folder, change, says):
 
     loaded = load_encoder(str(model_folder("bert")), None)
     write_model(loaded, tmp_path)
-    write_pooling(SentencePooling(width=loaded.model.config.hidden_size), tmp_path, 32)
+    write_pooling(SentencePooling(states=loaded.model.config.hidden_size), tmp_path, 32)
     path = tmp_path / ("modules.json" if "type" in change else "1_Pooling/config.json")
     content = json.loads(path.read_text(encoding="utf-8"))
     if "type" in change:

@@ -108,6 +108,11 @@ class RecoveryConfig(Section):
         description="Embeddings only: weight of the pairs in train (questions with their passages, or pairs with "
         "scores) beside the original's vectors; 0: their texts are learned as single ones.",
     )
+    dimensions: tuple[Annotated[Int, Field(ge=1)], ...] = Field(
+        default=(),
+        description="Embeddings only: smaller vectors that are learned as well, such as [128, 64]: the first so many "
+        "numbers (Matryoshka), which `SentenceTransformer(..., truncate_dim=128)` gives.",
+    )
     healing: Int = Field(
         default=0, ge=0, le=10**4, description="Epochs before training in which only the teacher's states are learned."
     )

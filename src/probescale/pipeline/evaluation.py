@@ -130,7 +130,7 @@ class Evaluator:
             return EvaluatedModel.load(path)
         started, length = time.perf_counter(), self.config.model.max_length
         model, losses, health = self.training.train_original() if is_original else self.training.fine_tune(name, kept)
-        predicted = self._predict(name, model, is_original=is_original)
+        predicted, first = self._predict(name, model, is_original=is_original)
         evaluated = EvaluatedModel(
             kept=kept,
             **self._size(model),
@@ -145,6 +145,7 @@ class Evaluator:
             pieces=self._measure_pieces(model),
             **self._speed(model, is_original=is_original),
             vectors=self._measure_vectors(model),
+            first=first,
             seconds=round(time.perf_counter() - started, 1),
         )
         held = hold(evaluated)
@@ -161,12 +162,18 @@ class Evaluator:
             remove_folder(self.training.checkpoints(kept, is_original=is_original))
         return evaluated
 
-    def _predict(self, name: str, model: LoadedModel, *, is_original: bool) -> np.ndarray:
-        """What a model predicts on dev. Embeddings of the original are known: they are what dev is measured by."""
-        dev = self.task.dev
-        if is_original and isinstance(dev, Passages) and dev.embed:
-            return dev.compare(dev.embed(dev.texts))
-        return predict(model, dev, max_length=self.config.model.max_length, title=f"evaluating: {name}")
+    def _predict(self, name: str, model: LoadedModel, *, is_original: bool) -> tuple[np.ndarray, dict[int, float]]:
+        """What a model predicts on dev; and the metric with the first numbers of embeddings alone, where asked for.
+
+        Embeddings of the original are known: they are what dev is measured by.
+        """
+        dev, length, title = self.task.dev, self.config.model.max_length, f"evaluating: {name}"
+        if not isinstance(dev, Passages):
+            return predict(model, dev, max_length=length, title=title), {}
+        known = dev.embed if is_original else None
+        vectors = known(dev.texts) if known else embed_texts(model, dev.texts, length, title)
+        short = {number: dev.compare(vectors[:, :number]) for number in self.config.recovery.dimensions}
+        return dev.compare(vectors), {n: self.task.measure(self.task.gold, found) for n, found in short.items()}
 
     def _is_complete(self, path: Path, *, is_original: bool) -> bool:
         """Whether an evaluated model has everything that later steps read; a damaged part was removed."""

@@ -289,6 +289,8 @@ def check_budget(config: RunConfig, classes: int) -> None:
     from probescale.selection.structure import Structure
 
     model, family = check_architecture(config.model)
+    if config.recovery.dimensions:
+        _check_dimensions(config, model.hidden_size)
     head = find_kind(config.task.kind).head
     parameters = count_from_config(model, family, classes, head)
     if config.shrink.asked:  # how small the embeddings get shows when the texts are read
@@ -305,6 +307,21 @@ def check_budget(config: RunConfig, classes: int) -> None:
         for strategy in (chosen.strategy, *config.compared_strategies):
             most = largest_k(family.count_layers(model), constraints, strategy)
             refuse_costly(strategy, len(parameters.layers), most, chosen.passes, constraints.full_structure)
+
+
+def _check_dimensions(config: RunConfig, hidden_size: int) -> None:
+    """Smaller vectors have to be smaller than those of the original."""
+    from probescale.models.pooling import read_pooling
+    from probescale.utils.sources import fetch_model_folder
+
+    folder = fetch_model_folder(config.model.source, config.model.revision, field="model.source")
+    width = read_pooling(folder, hidden_size).width
+    if wrong := [number for number in config.recovery.dimensions if number >= width]:
+        raise UserError(
+            f"{wrong[0]} is not less than the {width} numbers of the original's vectors",
+            field="recovery.dimensions",
+            hint=f"give numbers below {width}, such as {width // 2}",
+        )
 
 
 def _list_budgets(selection: SelectionConfig) -> list[Budget]:

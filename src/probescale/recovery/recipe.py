@@ -31,6 +31,7 @@ class Recipe:
     temperature: float = 2.0
     states: float = 0.0
     pairs: float = 0.0
+    dimensions: tuple[int, ...] = ()
     healing: int = 0
     tracking: tuple[str, ...] = ()
 
@@ -100,7 +101,7 @@ def _given(settings: RecoveryConfig) -> dict[str, Any]:
     """The settings that are never chosen automatically."""
     names = (
         "warmup", "weight_decay", "layer_decay", "validation", "patience", "precision",
-        "soft", "temperature", "states", "pairs", "healing", "tracking",
+        "soft", "temperature", "states", "pairs", "dimensions", "healing", "tracking",
     )  # fmt: skip
     return {name: getattr(settings, name) for name in names}
 
@@ -148,6 +149,8 @@ def _distillation(recipe: Recipe, settings: RecoveryConfig, unlabelled: int) -> 
         parts.append(f"also on {unlabelled:,} unlabelled texts that it answered")
     if recipe.states:
         parts.append(f"its states matched with weight {recipe.states:g}")
+    if recipe.dimensions:
+        parts.append(f"also the first {' and '.join(map(str, recipe.dimensions))} numbers of every vector")
     if recipe.healing:
         parts.append(f"after {recipe.healing} epochs on its states alone")
     return parts

@@ -58,6 +58,7 @@ class EvaluatedModel(Record):
     spread: SpeedSpread | None = None  # of single measurements of the speed; None: not measured
     seconds: float  # of fine-tuning and evaluation
     vectors: VectorCost | None = None  # what its embeddings cost, where it gives some
+    first: dict[int, float] = Field(default_factory=dict)  # the metric with so many first numbers of each embedding
 
 
 class Alternative(Record):

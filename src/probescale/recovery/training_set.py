@@ -87,7 +87,7 @@ def build_training_set(
     weights = weigh_classes(train, recipe.class_weights)
     objective = Objective(
         labels=torch.from_numpy(inputs.labels(scale.standardise(known))),
-        criterion=kind.loss,
+        criterion=kind.loss.for_first(recipe.dimensions),
         class_weights=None if weights is None else torch.from_numpy(weights.astype(np.float32)),
         teacher_logits=_as_targets(teacher, scale) if teacher else None,
         teacher_share=recipe.soft,

@@ -18,7 +18,8 @@ TIMED, WARM_UP = 200, 8  # texts
 
 def measure_vector_cost(embed: Callable[[Sequence[str]], np.ndarray], texts: Sequence[str]) -> VectorCost:
     """Time an encoder on some of these texts, all in one call, after a few to warm up."""
-    some = [texts[place] for place in np.unique(np.linspace(0, len(texts) - 1, TIMED).astype(int)).tolist()]
+    places = np.unique(np.linspace(0, len(texts) - 1, TIMED).astype(int))
+    some = [texts[int(place)] for place in places]
     width = embed(some[:WARM_UP]).shape[1]
     started = time.perf_counter()
     embed(some)
@@ -26,7 +27,9 @@ def measure_vector_cost(embed: Callable[[Sequence[str]], np.ndarray], texts: Seq
     return VectorCost(width=width, texts_per_second=round(len(some) / taken, 1))
 
 
-def embed_texts(loaded: LoadedModel, texts: Sequence[str], max_length: int) -> np.ndarray:
+def embed_texts(
+    loaded: LoadedModel, texts: Sequence[str], max_length: int, title: str = "texts per second"
+) -> np.ndarray:
     """(texts, width) embeddings, tokenized and computed anew."""
     inputs = build_inputs(loaded.tokenizer, Passages(tuple(texts)), max_length)
-    return compute_logits(loaded, inputs, title="texts per second")
+    return compute_logits(loaded, inputs, title=title)

@@ -116,7 +116,11 @@ class Kind(ABC):
 
     def check_run(self, config: RunConfig) -> None:
         """Raise Problems with all settings of a run that do not fit this kind."""
-        if problems := list(self.run_faults(config)):
+        problems = list(self.run_faults(config))
+        if config.recovery.dimensions and not self.encodes:
+            allowed = "leave it out, or set task.kind: embedding"
+            problems.append(UserError("only embeddings have dimensions", field="recovery.dimensions", hint=allowed))
+        if problems:
             raise Problems(problems)
 
     def _pooling_faults(self, probe: ProbeConfig, *, field: str) -> Iterator[UserError]:

@@ -29,6 +29,10 @@ class Loss(ABC):
         """(rows,) twice: the loss against labels, and the distance to the teacher's logits."""
         return self.of_labels(logits, labels), self.of_teacher(logits, answers, temperature)
 
+    def for_first(self, dimensions: tuple[int, ...]) -> Loss:
+        """The same loss, which also counts for the first so many numbers of an answer, where that has a meaning."""
+        return self
+
     @abstractmethod
     def wanted(self, labels: Tensor, columns: int) -> Tensor:
         """(rows, columns) the mean that each label asks for; NaN where there is no label."""
@@ -153,21 +157,28 @@ def _append_rest(likeliest: Tensor, rest: Tensor) -> Tensor:
 
 
 class EmbeddingDistance(Loss):
-    """One vector per row, near to the teacher's, with the teacher's similarities to the other rows of the batch."""
+    """One vector per row, near to the teacher's, with the teacher's similarities to the other rows of the batch.
+
+    `first`: with so many of their first numbers alone, vectors have to have these similarities as well (Matryoshka).
+    """
+
+    def __init__(self, first: tuple[int, ...] = ()) -> None:
+        self.first = first
+
+    def for_first(self, dimensions: tuple[int, ...]) -> Loss:
+        return EmbeddingDistance(dimensions)
 
     def of_labels(self, logits: Tensor, labels: Tensor) -> Tensor:
         return logits.new_zeros(len(logits))
 
     def of_teacher(self, logits: Tensor, answers: Tensor, temperature: float) -> Tensor:
         """One minus the cosine, and the divergence of the softmax of similarities, which makes neighbours agree."""
-        from torch.nn.functional import kl_div, normalize
+        from torch.nn.functional import cosine_similarity, kl_div
 
-        own, wanted = normalize(logits, dim=-1), normalize(answers, dim=-1)
-        found, real = (
-            ((vectors @ vectors.T) / SHARPNESS).fill_diagonal_(-1e4).log_softmax(-1) for vectors in (own, wanted)
-        )
-        apart = kl_div(found, real, reduction="none", log_target=True).sum(-1)
-        return 1 - (own * wanted).sum(-1) + NEIGHBOURS * apart
+        real, widths = _similarities(answers), (logits.shape[-1], *self.first)
+        found = [_similarities(logits[:, :width]) for width in widths]
+        apart = sum(kl_div(own, real, reduction="none", log_target=True).sum(-1) for own in found)
+        return 1 - cosine_similarity(logits, answers, dim=-1) + NEIGHBOURS * apart
 
     def wanted(self, labels: Tensor, columns: int) -> Tensor:
         return labels[:, None].expand(-1, columns)
@@ -184,6 +195,14 @@ class EmbeddingDistance(Loss):
     def score(self, logits: Tensor, labels: Tensor) -> float:
         spread = ((labels - labels.mean(0)) ** 2).sum().clamp(min=1e-9)
         return 1 - (((logits - labels) ** 2).sum() / spread).item()
+
+
+def _similarities(vectors: Tensor) -> Tensor:
+    """(rows, rows) the log-probabilities with which each row finds the others of its batch, by their cosines."""
+    from torch.nn.functional import normalize
+
+    unit = normalize(vectors, dim=-1)
+    return ((unit @ unit.T) / SHARPNESS).fill_diagonal_(-1e4).log_softmax(-1)
 
 
 class SquaredError(Loss):
