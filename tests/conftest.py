@@ -90,6 +90,7 @@ def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     second = write_other_text(folder / "second.txt")
     task = {"name": "tales", "kind": "text", "train": str(corpus), "second": str(second)}
     raw = {"model": {"source": model, "max_length": 64}, "task": task, "selection": {"k": 2}}
+    raw |= {"compare": ["plain_loss", "full_model"]}
     run(check({**raw, "recovery": {"epochs": 1, "learning_rate": 3e-3}}), folder / "run")
     return folder
 

@@ -48,6 +48,7 @@ def compress(
     dev: Any = None,  # noqa: ANN401
     unlabelled: Any = None,  # noqa: ANN401
     second: Any = None,  # noqa: ANN401
+    calibration: Any = None,  # noqa: ANN401
     text: str | None = None,
     pair: str | None = None,
     label: str | None = None,
@@ -63,10 +64,10 @@ def compress(
     `model`: a source, or a transformers model with its tokenizer. `train`, `dev`, `unlabelled`: a file, a hub data set,
     a DataFrame, a datasets.Dataset, or lists. `budget`: "5x" fewer parameters, "20%", "8M", "50MB", "20ms"; or `keep`:
     the share of the metric to keep, such as 0.97; or `ladder`: a model of every size from one run, ["2x", "5x", "10x"],
-    or True for the usual ones. `second`: for a generative model, other text, to measure what it forgets. `header`:
-    whether the first line of CSV and TSV files has the names of the columns. `time`: how long it may take, such as
-    "30m". `settings`: any setting of the configuration by its dotted key. `out`: the run folder, by default runs/ and
-    the name of the data.
+    or True for the usual ones. `second`: for a generative model, other text, to measure what it forgets. `calibration`:
+    data on which drop_loss measures layers, by default a part of train. `header`: whether the first line of CSV and TSV
+    files has the names of the columns. `time`: how long it may take, such as "30m". `settings`: any setting of the
+    configuration by its dotted key. `out`: the run folder, by default runs/ and the name of the data.
     """
     from probescale.deploy.compressed import Compressed
     from probescale.pipeline.compress import Request, build_config, new_inputs, refuse_beside_keep
@@ -80,7 +81,7 @@ def compress(
     chosen = {"time": time, **(settings or {})}
     size = budget if keep is None else "100%"
     rungs = "auto" if ladder is True else tuple(ladder or ())
-    request = Request(source, train, dev, unlabelled, size, columns, chosen, header, rungs, second)
+    request = Request(source, train, dev, unlabelled, size, columns, chosen, header, rungs, second, calibration)
     folder = Path(out) if out else Path("runs") / request.name
     check_run_folder(folder, (), overwrite=overwrite)  # before rows are written where those of an earlier run stand
     with new_inputs(Path(f"{folder}.inputs")) as inputs:

@@ -10,12 +10,15 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.decoders import save_decoder, word_tokenizer, write_corpus, write_other_text
+from probescale.config import REFERENCES
 from probescale.errors import Problems, UserError
 from probescale.models.loading import load_classifier
 from probescale.models.prompts import PROMPT_TOKENS, build_prompts
 from probescale.models.token_speed import WRITTEN, measure_token_speeds
 from probescale.pipeline.compress import Request, build_config
+from probescale.pipeline.removals import calibration_batches
 from probescale.pipeline.validate import check
+from probescale.pipeline.workbench import Workbench, prepare
 from probescale.recovery.generation import NEW_TOKENS, Generation
 from probescale.recovery.predict import predict
 from probescale.recovery.result import RunResult
@@ -77,6 +80,49 @@ def test_page_report_and_card_show_the_same(text_run: Path):
         assert "tokens/s" in text
         assert " ".join(samples["cells"][0][0].split()) in text
     assert "not evaluated on other texts" not in (text_run / "run" / "model" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_rows_beside_the_result_are_trained_without_the_original(text_run: Path):
+    result = RunResult.load(text_run / "run" / "metrics.json")
+    plain, full = (result.other_models[name] for name in REFERENCES.values())
+    assert plain.kept == result.subnetwork.kept
+    assert full.kept == result.original.kept
+    assert result.subnetwork.before is not None
+    assert plain.value < result.subnetwork.before.value  # it learned,
+    assert plain.value != result.subnetwork.value  # from something else
+    assert full.value != result.original.value
+    assert plain.second
+    report = (text_run / "run" / "report.md").read_text(encoding="utf-8")
+    header, *_ = (text_run / "run" / "predictions.csv").read_text(encoding="utf-8").splitlines()
+    assert all(name in report and name in header for name in REFERENCES.values())
+
+
+def test_layers_are_measured_on_the_calibration_text(tmp_path: Path):
+    model, corpus = save_decoder(tmp_path / "model", steps=1), write_corpus(tmp_path, 600)
+    other = write_other_text(tmp_path / "other.txt")
+    config, _ = build_config(Request(model, str(corpus), budget="50%", calibration=str(other)), tmp_path / "inputs")
+    bench = prepare(config)
+    seen = {str(bench.loaded.tokenizer.decode(row)) for batch in _batches(bench) for row in batch}
+    text = other.read_text()
+    assert all(block in text for block in seen)
+    assert "calibration" in bench.task.fingerprints
+    without = prepare(config.model_copy(update={"task": config.task.model_copy(update={"calibration": None})}))
+    assert without.task.calibration is without.task.train
+    assert all(str(without.loaded.tokenizer.decode(row)) not in text for batch in _batches(without) for row in batch)
+    same = config.task.model_copy(update={"calibration": config.task.train, "dev": config.task.train})
+    with pytest.raises(UserError, match=r"task.calibration: all its rows are in dev|train holds 0"):
+        load_task(same, 0)
+
+
+def _batches(bench: Workbench) -> list[torch.Tensor]:
+    return [batch.inputs["input_ids"] for batch in calibration_batches(bench, bench.loaded)]
+
+
+def test_rows_of_generative_models_are_refused_for_labels(task_files, model_folder):
+    raw = {"model": {"source": str(model_folder("bert"))}, "task": {"train": str(task_files.train)}}
+    with pytest.raises(Problems, match="plain_loss is for generative models"):
+        check({**raw, "selection": {"k": 2}, "compare": ["plain_loss"]})
 
 
 def test_prompts_are_beginnings_of_documents_and_questions(tmp_path: Path):

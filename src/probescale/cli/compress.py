@@ -36,8 +36,9 @@ def compress(
                                             show_default="a fifth of DATA", rich_help_panel=_DATA)] = None,
     unlabelled: Annotated[str | None, typer.Option(help="Texts without labels (.txt: one per line): the more, the "
                                                         "better.", rich_help_panel=_DATA)] = None,
-    second: Annotated[str | None, typer.Option(help="For a generative model: other text, to measure what is forgotten.",
-                                               rich_help_panel=_DATA)] = None,
+    calibration: Annotated[str | None, typer.Option(help="Rows or text on which drop_loss measures layers.",
+                                                    show_default="a part of DATA", rich_help_panel=_DATA)] = None,
+    second: Annotated[str | None, typer.Option(help="Other text, to see what is forgotten.", rich_help_panel=_DATA)] = None,
     bias: Annotated[str | None, typer.Option(help="Pairs of texts to answer alike.", rich_help_panel=_DATA)] = None,
     text: Annotated[str | None, typer.Option(help="Text column, by name or number.", rich_help_panel=_COLUMNS)] = None,
     pair: Annotated[str | None, typer.Option(help="Column of the second text.", rich_help_panel=_COLUMNS)] = None,
@@ -82,7 +83,7 @@ def compress(
     }
     columns = {"text": text, "pair": pair, "label": label, "kind": kind}
     size, rungs = "100%" if keep else tuple(budget) or NOTHING_GIVEN, split_rungs(budget) if ladder else None
-    request = Request(model, data, dev, unlabelled, size, columns, settings, not no_header, rungs, second)
+    request = Request(model, data, dev, unlabelled, size, columns, settings, not no_header, rungs, second, calibration)
     folder = out or Path("runs") / request.name
     config, layout = build_config(request, Path(f"{folder}.inputs"), set_)
     show(layout.describe())

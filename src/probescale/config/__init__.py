@@ -32,6 +32,11 @@ from probescale.config.task import TaskConfig as TaskConfig
 from probescale.config.task import UnlabelledConfig as UnlabelledConfig
 from probescale.utils.sections import Int, Section, auto_alone
 
+REFERENCES = {  # entries of `compare` for generative models, and what their rows are called
+    "plain_loss": "trained with the plain loss",
+    "full_model": "full model, trained on the same text",
+}
+
 
 class RunConfig(Section):
     """The whole configuration of a run."""
@@ -44,7 +49,8 @@ class RunConfig(Section):
     compare: tuple[Annotated[str | OtherModel, Field(union_mode="left_to_right")], ...] = Field(
         default=(),
         description="Strategies to compare with, such as top_k, and other models: {model: distilroberta-base}. Each "
-        "costs one more training.",
+        "costs one more training. For kind text also plain_loss (the same layers, trained without the original's "
+        "answers) and full_model (all layers, trained on the same text).",
     )
     shrink: Annotated[ShrinkConfig, BeforeValidator(shrink_alone)] = Field(
         default_factory=ShrinkConfig,
@@ -73,7 +79,11 @@ class RunConfig(Section):
 
     @property
     def compared_strategies(self) -> tuple[str, ...]:
-        return tuple(entry for entry in self.compare if isinstance(entry, str))
+        return tuple(entry for entry in self.compare if isinstance(entry, str) and entry not in REFERENCES)
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        return tuple(name for name in REFERENCES if name in self.compare)
 
     @property
     def other_models(self) -> tuple[OtherModel, ...]:
@@ -82,8 +92,8 @@ class RunConfig(Section):
     def list_sources(self) -> list[str]:
         """Every model and data set that a run reads, as the configuration names them."""
         task = self.task
-        data = [task.train, task.dev, task.second, task.unlabelled, task.bias, self.shrink.corpus]
-        data = [*data, *(probe.data for probe in task.probes)]
+        data = [task.train, task.dev, task.calibration, task.second, task.unlabelled, task.bias]
+        data = [*data, self.shrink.corpus, *(probe.data for probe in task.probes)]
         models = [self.model.source, *([self.recovery.teacher] if self.recovery.teacher else [])]
         models += [other.model for other in self.other_models]
         return [*models, *(part.source for part in data if part)]

@@ -154,6 +154,11 @@ class TaskConfig(Section):
         default=None,
         description="Data for the final figures, used for nothing else. By default a fifth of train is held out.",
     )
+    calibration: Data | None = Field(
+        default=None,
+        description="Data on which drop_loss, block_influence and angular measure layers; of the kind that the model "
+        "will see. By default a part of train.",
+    )
     second: Data | None = Field(
         default=None,
         description="For kind text: other text, of which nothing is learned. The metric on it shows what is forgotten.",

@@ -39,6 +39,7 @@ class Request:
     header: bool = True  # the first line of CSV and TSV files has the names of the columns
     ladder: str | Sequence[str] | None = None  # several sizes instead of a budget; "auto": the usual ones
     second: object = None  # other text, of which nothing is learned
+    calibration: object = None  # data to measure layers on
 
     @property
     def name(self) -> str:
@@ -98,7 +99,8 @@ def build_config(request: Request, inputs: Path, assignments: Sequence[str] = ()
     columns = {"source": train, **_columns(layout)}
     most = MOST_DOCUMENTS if find_kind(layout.kind).unit == "token" else MOST_DEV
     task: dict[str, Any] = {"name": request.name, "kind": layout.kind, "train": columns, "max_dev": most}
-    for part, given in {"dev": request.dev, "second": request.second}.items():
+    more = {"dev": request.dev, "second": request.second, "calibration": request.calibration}
+    for part, given in more.items():
         if given is not None:
             source = _as_source(given, inputs / f"{part}.jsonl", f"--{part}")
             task[part] = {"source": source, **_labelled_columns(source, layout, f"--{part}")}
@@ -143,7 +145,9 @@ def _claim(inputs: Path) -> None:
             hint="choose another folder for the run, or move that one",
         )
     inputs.mkdir(parents=True, exist_ok=True)
-    write_manifest(inputs, INPUTS, files=[f"{part}.jsonl" for part in ("train", "dev", "second", "unlabelled")])
+    write_manifest(
+        inputs, INPUTS, files=[f"{part}.jsonl" for part in ("train", "dev", "second", "calibration", "unlabelled")]
+    )
 
 
 def _columns(layout: Layout) -> dict[str, Any]:

@@ -246,7 +246,7 @@ class Evaluator:
 
         One that was fine-tuned for these labels already is only evaluated.
         """
-        path = self._other_path(other.called)
+        path = self.other_path(other.called)
         if path.exists() and path.with_suffix(PREDICTIONS).exists():
             return EvaluatedModel.load(path)
         started, length = time.perf_counter(), self.config.model.max_length
@@ -270,12 +270,13 @@ class Evaluator:
         remove_folder(work)
         return evaluated
 
-    def _other_path(self, name: str) -> Path:
+    def other_path(self, name: str) -> Path:
+        """The file with the metrics of another model, once it is evaluated."""
         return self.training.shared / INNER / EVALUATED / f"model {name}.json"
 
     def predictions_of_other(self, name: str) -> np.ndarray:
         """What another model predicts on dev."""
-        return load_predictions(self._other_path(name).with_suffix(PREDICTIONS), self.task)
+        return load_predictions(self.other_path(name).with_suffix(PREDICTIONS), self.task)
 
     def alternatives(self, original: EvaluatedModel) -> tuple[Alternative, ...]:
         """What simpler models reach with the same data and the teacher's answers."""

@@ -45,7 +45,7 @@ def collect_evidence(scores: ProbeScores, bench: Workbench) -> ProbeScores:
     """The scores, with what the strategies need beyond them."""
     needs = bench.needs
     if "flow" in needs and scores.flow is None:
-        texts = sample(bench.task.train, FLOW_TEXTS, bench.config.seed)
+        texts = sample(bench.task.calibration, FLOW_TEXTS, bench.config.seed)
         length, batch = bench.config.model.max_length, bench.config.probing.batch_tokens
         measured = measure_flow(bench.loaded, texts, max_length=length, batch_tokens=batch)
         scores = scores.model_copy(update={"flow": measured})

@@ -1,4 +1,4 @@
-"""Take layers out by the task's loss: calibration data, a part of train, in the form that the measurement needs."""
+"""Take layers out by the task's loss: calibration data in the form that the measurement needs."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def take_out_layers(bench: Workbench, loaded: LoadedModel, scores: ProbeScores, 
 
 
 def calibration_batches(bench: Workbench, loaded: LoadedModel) -> list[CalibrationBatch]:
-    """Batches of a part of train, and the loss of the task's kind on each."""
+    """Batches of the calibration data, and the loss of the task's kind on each."""
     if not loaded.head_is_trained:
         raise UserError(
             "drop_loss takes layers out by the loss of a model that was trained for the task",
             field="selection.strategy",
             hint="use `probescale run`, which trains it first, or another strategy",
         )
-    config, train = bench.config, bench.task.train
+    config, data = bench.config, bench.task.calibration
     if bench.task.kind.unit != "token":
-        train = sample(train, config.selection.sample, config.seed)
-    inputs = build_inputs(loaded.tokenizer, train, config.model.max_length)
-    labels = torch.from_numpy(inputs.labels(train.row_labels))
+        data = sample(data, config.selection.sample, config.seed)
+    inputs = build_inputs(loaded.tokenizer, data, config.model.max_length)
+    labels = torch.from_numpy(inputs.labels(data.row_labels))
     running = isinstance(inputs, TextInputs)
     numbers = _spread(inputs) if running else inputs.tokens.by_length
     size = min(config.probing.batch_tokens, max(int(inputs.tokens.lengths[numbers].sum()) // ROUNDS, 1))

@@ -14,6 +14,7 @@ from probescale.pipeline.evidence import best_task_probe, probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.ladder_outputs import write_ladder
 from probescale.pipeline.outputs import write_outputs
+from probescale.pipeline.references import evaluate_references
 from probescale.pipeline.removals import take_out_layers
 from probescale.pipeline.rungs import BuiltRung, Run, build_rung, list_rungs
 from probescale.pipeline.schedule import Schedule, follow_schedule, make_schedule, set_examples, show_schedule
@@ -68,8 +69,9 @@ def _run(bench: Workbench, schedule: Schedule, phases: Phases, work: Path, share
     for other in built[0].others:
         with phases.phase("comparison"):
             compared[other.strategy] = built[0].evaluator.evaluate(other.strategy, other.kept, original)
-    with phases.phase("comparison") if bench.config.other_models else nullcontext():
+    with phases.phase("comparison") if bench.config.other_models or bench.config.references else nullcontext():
         other_models = evaluate_others(built[0].evaluator, original)
+        other_models |= evaluate_references(built[0].evaluator, built[0].chosen.kept, original)
     with phases.phase("evaluation"):
         alternatives = built[0].evaluator.alternatives(original)
         if bench.config.selection.ladder:

@@ -230,12 +230,14 @@ def estimate_text_phases(bench: Workbench, choices: Choices, pace: Pace) -> dict
     dev = sum(len(text) for text in bench.task.dev.texts) / BYTES_PER_TOKEN / situation.tokens
     calibration = CALIBRATION_TOKENS / situation.tokens * layers**2 / 12 if "drop_loss" in bench.strategies else 0
     trained = choices.original_epochs * situation.unlabelled * pace.train
+    references = bench.config.references
+    others, full = len(bench.strategies) - 1 + len(references), "full_model" in references
     return {
         "probing": LENS_TOKENS / situation.tokens * pace.forward,
         "training the original": trained + (dev + answered * bench.config.recovery.distil) * pace.forward,
         "taking out layers": calibration * pace.forward,
         "training": read * pace.train_cut,
-        "comparison": (len(bench.strategies) - 1) * (read * pace.train_cut + dev * pace.forward),
+        "comparison": others * (read * pace.train_cut + dev * pace.forward) + full * read * pace.train,
         "evaluation": FIXED_SECONDS + dev * pace.forward,
     }
 
@@ -256,7 +258,7 @@ def refit(schedule: Schedule, bench: Workbench, phases: Phases, per_text: float 
         left -= others * phases.took.get("training the original", slower * schedule.seconds["training the original"])
     if bench.rung:  # a share for this rung, the rest for those below it
         left *= _share_of_rung(schedule, bench.rung, phases)
-    trainings = float(len(bench.strategies))
+    trainings = float(len(bench.strategies) + len(bench.config.references))
     if bench.strategy.reads == "tournament" and name_phase(bench.rung, "tournament") not in phases.took:
         size = BELOW if bench.follows else FULL
         if trial := bench.config.selection.trial:

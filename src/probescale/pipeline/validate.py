@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from probescale.config import (
+    REFERENCES,
     WORD_POOLINGS,
     DataConfig,
     Head,
@@ -163,7 +164,9 @@ def _data_steps(task: TaskConfig, kind: Kind | None) -> Iterator[Callable[[], ob
     sections: list[tuple[str, DataConfig | None, Callable[..., object]]] = []
     if kind:
         sections = [("task.train", task.train, kind.load)]
-        sections += [(f"task.{name}", getattr(task, name), kind.check_rows) for name in ("dev", "second")]
+        sections += [
+            (f"task.{name}", getattr(task, name), kind.check_rows) for name in ("dev", "calibration", "second")
+        ]
     sections += [(f"task.probes.{n}.data", probe.data, _reader(probe)) for n, probe in enumerate(task.probes)]
     if kind and kind.bias_pairs and task.bias and is_local(task.bias.source):
         yield partial(load_swaps, task.bias, paired=task.train.pair is not None, field="task.bias")
@@ -192,14 +195,21 @@ def _reader(probe: ProbeConfig) -> Callable[..., object]:
 def _check_together(config: RunConfig) -> None:
     """What shows only when all parts are read: labels that differ, too little data, an impossible budget."""
     task = config.task
-    find_kind(task.kind).check_run(config)
+    kind = find_kind(task.kind)
+    kind.check_run(config)
+    if config.references and kind.unit != "token":
+        raise UserError(
+            f"{config.references[0]} is for generative models, and this task is of kind {kind.name}",
+            field="compare",
+            hint="leave it out",
+        )
     if config.selection.ladder and config.compared_strategies:
         raise UserError(
             "a ladder compares sizes, not strategies",
             field="compare",
             hint="leave strategies out; a study compares strategies at several sizes",
         )
-    data = [task.train, task.dev, task.second, task.bias, *(probe.data for probe in task.probes)]
+    data = [task.train, task.dev, task.calibration, task.second, task.bias, *(probe.data for probe in task.probes)]
     classes = 2
     if all(is_local(part.source) for part in data if part is not None):
         from probescale.probing.probe import check_probes
@@ -213,6 +223,8 @@ def _check_together(config: RunConfig) -> None:
 
 
 def _check_compared(name: str, number: int) -> None:
+    if name in REFERENCES:
+        return
     if lookup(STRATEGIES, name, field=f"compare.{number}").decides_allocation:
         raise UserError(
             f"{name} also decides how the budget is shared out, which all models of a comparison have in common",
@@ -224,7 +236,7 @@ def _check_compared(name: str, number: int) -> None:
 def check_other_model(other: OtherModel, head: Head, number: int) -> None:
     """Refuse a compared model that cannot be read, or cannot have the task's head, before any work."""
     field = f"compare.{number}"
-    if other.called in {*STRATEGIES, ORIGINAL}:
+    if other.called in {*STRATEGIES, *REFERENCES.values(), ORIGINAL}:
         raise UserError(
             f'"{other.called}" is the name of another row', field=f"{field}.name", hint="give it another one with name:"
         )

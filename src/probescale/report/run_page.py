@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from probescale.config import REFERENCES
 from probescale.models.subsets import format_layers
 from probescale.recovery.regressions import Regressions
 from probescale.recovery.result import ORIGINAL, Alternative, EvaluatedModel, RunResult
@@ -176,8 +177,10 @@ def _notes(findings: RunFindings) -> list[str]:
     ]
     if METRICS[result.metric].lower_is_better:
         notes.append(RETENTION_RULE.format(name_metric(result)))
-    if result.other_models:
-        names = " and ".join(result.other_models)
+    own = [name for name in REFERENCES.values() if name in result.other_models]
+    if own:
+        notes.append(f"{' and '.join(own)}: as many tokens, with the same recipe, and without the original's answers.")
+    if names := " and ".join(name for name in result.other_models if name not in own):
         notes.append(
             f"{names}: another model, fine-tuned on the same labels with the recipe of the original (one that was "
             "fine-tuned for them before is only measured). Its layers are its own."

@@ -42,6 +42,7 @@ class Task:
     swaps: Swaps | None = None  # texts that should be answered alike, where answers are classes of texts
     contradictions: Contradictions | None = None  # texts with different labels, in the files as they are
     second: Data | None = None  # other text, of which nothing is learned
+    own_calibration: Data | None = None  # data of the user to measure layers on; None: a part of train
 
     @property
     def kind(self) -> Kind:
@@ -50,6 +51,11 @@ class Task:
     @property
     def measure(self) -> Metric:
         return METRICS[self.metric].for_names(self.train.names, self.positive)
+
+    @property
+    def calibration(self) -> Data:
+        """The data on which layers are measured that no probe is trained for."""
+        return self.train if self.own_calibration is None else self.own_calibration
 
     @property
     def gold(self) -> np.ndarray:
@@ -62,6 +68,7 @@ class Task:
         parts: dict[str, Data | Swaps] = {"train": self.train, "dev": self.dev}
         parts |= {f"probe {name}": data for name, data in self.probe_data.items() if data is not self.train}
         parts |= {"unlabelled": self.unlabelled} if self.unlabelled else {}
+        parts |= {"calibration": self.own_calibration} if self.own_calibration else {}
         parts |= {"second": self.second} if self.second else {}
         parts |= {"bias": self.swaps} if self.swaps and self.swaps.source else {}
         return {name: data.fingerprint for name, data in parts.items()}
@@ -74,11 +81,13 @@ class Task:
             name: train if data is self.train else without_texts(data, held_out)
             for name, data in self.probe_data.items()
         }
-        return replace(self, train=train, validation=held_out, probe_data=data)
+        own = self.own_calibration and without_texts(self.own_calibration, held_out)
+        return replace(self, train=train, validation=held_out, probe_data=data, own_calibration=own)
 
     def with_embeddings(self, embed: Embed) -> Task:
         """The same texts with the embeddings of the original, computed where they are needed."""
         parts = {"train": self.train, "dev": self.dev, "validation": self.validation}
+        parts |= {"own_calibration": self.own_calibration}
         known = {name: replace(part, embed=embed) for name, part in parts.items() if isinstance(part, Passages)}
         data = {name: known["train"] if part is self.train else part for name, part in self.probe_data.items()}
         return replace(self, **known, probe_data=data)
@@ -93,6 +102,7 @@ class Task:
             train=train,
             dev=self.dev.with_names(names),
             tuning=self.tuning and self.tuning.with_names(names),
+            own_calibration=self.own_calibration and self.own_calibration.with_names(names),
             probe_data={name: train if data is self.train else data for name, data in self.probe_data.items()},
             unlabelled=self.unlabelled and self.unlabelled.with_names(names),
         )
@@ -122,6 +132,7 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         dev_split = f"held out ({held_out / len(rows):.0%} of train)"
     second = config.second and kind.load(config.second, field="task.second")
     train, second = (without_texts(train, second), sample(second, config.max_dev, seed)) if second else (train, None)
+    calibration = _load_calibration(config, kind, raw, dev)
     repeats = len(raw) - len(train) - (0 if config.dev else len(dev))
     contradictions = find_contradictions(raw, dev if config.dev else None) if kind.labelled else None
     dev = kind.complete_dev(dev, seed)
@@ -156,7 +167,19 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         swaps=swaps,
         contradictions=contradictions,
         second=second,
+        own_calibration=calibration,
     )
+
+
+def _load_calibration(config: TaskConfig, kind: Kind, train: Data, dev: Data) -> Data | None:
+    """The user's own data to measure layers on, without rows of dev."""
+    if config.calibration is None:
+        return None
+    own = kind.load(config.calibration, field="task.calibration", rename=config.labels, names=train.names)
+    own = without_texts(own, dev)
+    if not len(own):
+        raise UserError("all its rows are in dev", field="task.calibration", hint="give other data, or leave it out")
+    return own
 
 
 def _load_probe_data(probe: ProbeConfig, number: int, train: Data, dev: Data, seed: int) -> Data:

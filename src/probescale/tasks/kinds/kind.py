@@ -216,9 +216,9 @@ class Kind(ABC):
     def show(self, prediction: Any, names: tuple[str, ...]) -> str:  # noqa: ANN401 - an entry of `decode`
         """A prediction as a cell of predictions.csv."""
 
-    @abstractmethod
     def render(self, logits: np.ndarray, names: tuple[str, ...], text: str) -> Rendered:
         """What (rows, columns) logits say of one text; NaN for words beyond the length limit."""
+        raise NotImplementedError(f"tasks of kind {self.name} are not answered by logits alone")
 
     # Use
 

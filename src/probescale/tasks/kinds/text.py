@@ -12,7 +12,7 @@ from probescale.config import DataConfig, RunConfig, TaskConfig
 from probescale.errors import UserError
 from probescale.tasks.data import Data, tuple_rows
 from probescale.tasks.documents import load_documents
-from probescale.tasks.kinds.kind import Kind, Rendered
+from probescale.tasks.kinds.kind import Kind
 from probescale.tasks.kinds.losses import NextToken
 from probescale.tasks.kinds.registry import task_kind
 
@@ -35,7 +35,7 @@ class Text(Kind):
     named = False
     rows_called = "documents"
     values_called = "tokens"
-    answers = ("bits_per_byte",)
+    answers = ("continuation",)
     defaults: ClassVar[Mapping[str, Any]] = {
         "selection.strategy": "drop_loss",
         "relevance.metric": "information",
@@ -120,10 +120,6 @@ class Text(Kind):
 
     def show(self, prediction: Any, names: tuple[str, ...]) -> str:  # noqa: ANN401 - nats, tokens, bytes
         return f"{_bits_per_byte(prediction):.4f}"
-
-    def render(self, logits: np.ndarray, names: tuple[str, ...], text: str) -> Rendered:
-        value = _bits_per_byte(self.decode(logits, np.array([0, len(logits)]))[0])
-        return Rendered({"bits_per_byte": value}, value, f"{value:.4g}")
 
     def pipeline_call(self, names: tuple[str, ...]) -> str:
         return 'write = pipeline("text-generation", model="model")'
