@@ -48,22 +48,23 @@ def predict(
         int | None,
         typer.Option(min=2, help="Longest text in tokens; longer ones are cut.", show_default="as in training"),
     ] = None,
+    new_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Generative models: the most tokens to write.", show_default="64")
+    ] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Generative models: texts are questions, put into the chat template.")
+    ] = False,
 ) -> None:
     """Predict texts as a stream, in their order; invalid lines are reported, and the others continue.
 
-    The answer is written beside the other columns or fields of a row.
+    The answer is written beside the other columns or fields of a row. A generative model goes on with every text.
     """
     from probescale.deploy.texts import detect_format, read_texts
-    from probescale.utils.outputs import check_output_file
 
     path = None if file == "-" else Path(file)
-    if path and not path.is_file():
-        raise UserError(f"{path} does not exist", field="FILE", hint="give a file, or - for standard input")
-    if out and format_ is Shape.table:
-        raise UserError("a table is for the terminal, not for a file", field="--format", hint="use jsonl or csv")
-    if out:
-        check_output_file(out, inputs=[model, *([path] if path else [])], overwrite=overwrite)
+    _check_files(path, out, format_, model, overwrite=overwrite)
     with quick_imports():
+        from probescale.deploy.continuations import WritingOptions
         from probescale.deploy.open_model import open_model
         from probescale.deploy.predict import predict_lines, require_kind
         from probescale.deploy.tables import prediction_tables
@@ -78,7 +79,8 @@ def predict(
     with path.open("rb") if path else sys.stdin.buffer as stream, open_output(None if vectors else out) as target:
         lines = read_texts(stream, detect_format(path), text, pair, header=not no_header)
         kind = require_kind(opened)
-        predictions = faults.watch(predict_lines(opened, lines, max_length))
+        writing = WritingOptions(new_tokens or WritingOptions.tokens, chat) if new_tokens or chat else None
+        predictions = faults.watch(predict_lines(opened, lines, max_length, writing))
         if out and vectors:
             refuse_without_vectors(kind)
             write_vectors(opened, predictions, out)
@@ -97,3 +99,15 @@ def _default_shape(out: Path | None) -> Shape:
     if out:
         return Shape.csv if out.suffix == ".csv" else Shape.jsonl
     return Shape.table if sys.stdout.isatty() else Shape.jsonl
+
+
+def _check_files(path: Path | None, out: Path | None, shape: Shape | None, model: str, *, overwrite: bool) -> None:
+    """Refuse a missing file of texts, and an output that would replace something else."""
+    from probescale.utils.outputs import check_output_file
+
+    if path and not path.is_file():
+        raise UserError(f"{path} does not exist", field="FILE", hint="give a file, or - for standard input")
+    if out and shape is Shape.table:
+        raise UserError("a table is for the terminal, not for a file", field="--format", hint="use jsonl or csv")
+    if out:
+        check_output_file(out, inputs=[model, *([path] if path else [])], overwrite=overwrite)

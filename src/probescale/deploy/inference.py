@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +17,7 @@ from probescale.deploy.metadata import ModelMetadata, read_metadata
 from probescale.errors import UserError, first_line
 from probescale.models.batching import batches_by_tokens
 from probescale.models.heads import detect_head
-from probescale.models.loading import LoadedModel, load_as_saved
+from probescale.models.loading import LoadedModel, load_as_saved, quiet_transformers
 from probescale.models.memory import BatchSplitter
 from probescale.models.pooling import read_pooling
 from probescale.models.saving import METADATA_FILE
@@ -24,6 +26,7 @@ from probescale.recovery.inputs import Inputs, select_model_fields
 from probescale.tasks.kinds import KINDS, Kind, find_kind, kind_for_head
 
 RunBatch = Callable[[dict[str, np.ndarray]], np.ndarray]  # a padded batch -> (texts, labels) or (texts, tokens, labels)
+Write = Callable[[Sequence[int], int], list[int]]  # a prompt, and the most tokens to add -> the tokens behind it
 STATES = "states"  # in the record of a model without a head, in place of a kind of task
 BATCH_TOKENS = 2048
 LONGEST = 512  # tokens, where neither model nor tokenizer has a limit
@@ -44,6 +47,7 @@ class InferenceModel:
     run: RunBatch
     folder: Path | None = None  # with the weights; None for a model of the hub
     trained_length: int | None = None  # tokens after which training cut its texts
+    write: Write | None = None  # goes on with tokens; None: the model writes no texts
 
 
 class TraceableModel(nn.Module):
@@ -61,7 +65,7 @@ class TraceableModel(nn.Module):
             return self.pooling(outputs.last_hidden_state, inputs["attention_mask"])
         if self.kind is None:
             return outputs.last_hidden_state
-        if self.kind.unit == "word":
+        if self.kind.unit != "text":
             return outputs.logits
         return self.family.sentence_logits(outputs.logits, inputs["attention_mask"])
 
@@ -78,13 +82,15 @@ def compute_logits(
     `numbers`, from 0, name the inputs in error messages. `advance` is called with the number of inputs of each batch.
     """
     order, result = inputs.tokens.by_length, None
-    for here in batches_by_tokens(inputs.tokens.lengths[order], BATCH_TOKENS):
+    size = min(BATCH_TOKENS, inputs.batch_tokens(len(model.tokenizer)))
+    for here in batches_by_tokens(inputs.tokens.lengths[order], size):
         chosen = order[here]
         batch = inputs.collate(model.tokenizer, [inputs[int(number)] for number in chosen])
         rows = batch["rows"].numpy()
         logits = _run_in_parts(model, batch, chosen if numbers is None else numbers[chosen], splitter)
         if rows.ndim == 2:  # one row per token
             logits, rows = logits[rows >= 0], rows[rows >= 0]
+        logits = inputs.summarise(torch.from_numpy(logits), torch.from_numpy(rows)).numpy()
         if result is None:
             result = np.full((inputs.rows, logits.shape[-1]), np.nan, np.float32)
         result[rows] = logits
@@ -139,9 +145,25 @@ def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
             run=run,
             folder=folder,
             trained_length=metadata.max_length,
+            write=partial(_write, loaded) if kind and kind.unit == "token" else None,
         ),
         field="MODEL",
     )
+
+
+def _write(loaded: LoadedModel, prompt: Sequence[int], tokens: int) -> list[int]:
+    """The continuation of a prompt by the checkpoint's own settings, but without chance."""
+    ids = torch.tensor([list(prompt)], device=loaded.model.device)
+    model: Any = loaded.model
+    with torch.inference_mode(), quiet_transformers():
+        written = model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            max_new_tokens=tokens,
+            do_sample=False,
+            pad_token_id=loaded.tokenizer.pad_token_id,
+        )
+    return written[0, len(prompt) :].tolist()
 
 
 def refuse_silent(model: InferenceModel, *, field: str) -> InferenceModel:
@@ -162,10 +184,10 @@ def _find_fault(model: InferenceModel) -> str:
     batch = model.tokenizer(
         list(TRIED), padding=True, truncation=True, max_length=model.max_length, return_tensors="np"
     )
-    answers, by_token = model.run(dict(batch)), model.kind is None or model.kind.unit == "word"
+    answers, by_token = model.run(dict(batch)), model.kind is None or model.kind.unit != "text"
     if answers.ndim != 2 + by_token:
         return f"its answers have {answers.ndim} dimensions, and should have {2 + by_token}"
-    known = model.kind is not None and not model.kind.encodes
+    known = model.kind is not None and not model.kind.encodes and model.kind.unit != "token"
     columns = answers.shape[-1] if not known else len(model.labels) or 1
     if answers.shape[-1] != columns:
         return f"an answer has {answers.shape[-1]} values, and should have {columns}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from probescale.deploy.continuations import Prompter, WritingOptions
 from probescale.deploy.inference import InferenceModel, compute_logits
 from probescale.deploy.texts import Line
 from probescale.errors import UserError
@@ -48,9 +49,47 @@ def require_kind(model: InferenceModel) -> Kind:
     return model.kind
 
 
-def predict_lines(model: InferenceModel, lines: Iterable[Line], max_length: int | None = None) -> Iterator[Prediction]:
-    """Predictions in the order of the lines. Texts are cut where training cut them, unless another length is given."""
+def predict_lines(
+    model: InferenceModel,
+    lines: Iterable[Line],
+    max_length: int | None = None,
+    writing: WritingOptions | None = None,
+) -> Iterator[Prediction]:
+    """Predictions in the order of the lines. Texts are cut where training cut them, unless another length is given.
+
+    `writing`: how a model that writes texts goes on with them; refused for others.
+    """
     kind = require_kind(model)
+    if kind.unit == "token" and model.write is None:
+        raise UserError(
+            f"{model.name} is a file for llama.cpp, which writes texts with it",
+            field="MODEL",
+            hint="give the run's folder, or use llama.cpp",
+        )
+    if model.write:
+        return _continue_lines(model, kind, lines, writing or WritingOptions())
+    if writing:
+        raise UserError(
+            f"{model.name} answers with {kind.answers[0]}s: it writes no texts",
+            field="--chat" if writing.chat else "--new-tokens",
+            hint="leave it out, or give a generative model",
+        )
+    return _answer_lines(model, kind, lines, max_length)
+
+
+def _continue_lines(
+    model: InferenceModel, kind: Kind, lines: Iterable[Line], options: WritingOptions
+) -> Iterator[Prediction]:
+    """What a generative model writes after every line."""
+    prompter = Prompter(model, options)
+    for line in (_free_names(line, kind.answers) for line in lines):
+        rendered, fault = (None, line.fault) if line.fault else prompter.go_on(line)
+        yield Prediction(line.number, line.text, rendered, fault, line.row)
+
+
+def _answer_lines(
+    model: InferenceModel, kind: Kind, lines: Iterable[Line], max_length: int | None
+) -> Iterator[Prediction]:
     limit = min(max_length or model.trained_length or model.max_length, model.max_length)
     rest, splitter = (_free_names(line, kind.answers) for line in lines), BatchSplitter()
     while chunk := list(islice(rest, CHUNK)):

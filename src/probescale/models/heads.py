@@ -27,6 +27,8 @@ def detect_head(model: PreTrainedModel, family: Family) -> Head:
     by_token = name.endswith("ForTokenClassification")
     if name.endswith("ForSequenceClassification") or (by_token and family.mean_of_token_logits and problem is not None):
         return "regression" if problem == "regression" else "sentence"
+    if family.is_decoder and model.get_output_embeddings() is not None:
+        return "lm"
     return "token" if by_token else "none"
 
 

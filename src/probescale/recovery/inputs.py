@@ -68,7 +68,12 @@ class Inputs(Dataset[dict[str, Any]]):
 
     def read(self, loaded: LoadedModel, output: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """(rows, columns) what is kept of the output for a batch, and the numbers of these rows."""
-        return select_rows(loaded, output, batch)
+        logits, rows = select_rows(loaded, output, batch)
+        return self.summarise(logits, rows), rows
+
+    def summarise(self, logits: Tensor, rows: Tensor) -> Tensor:
+        """(rows, columns) what is kept of the logits of these rows."""
+        return logits
 
     def collate(self, tokenizer: PreTrainedTokenizerBase, items: Sequence[dict[str, Any]]) -> dict[str, Tensor]:
         """A padded batch; its `rows` are the row numbers of inputs, or of tokens (-1: no row)."""
@@ -116,13 +121,12 @@ class TextInputs(Inputs):
     def batch_tokens(self, vocabulary: int) -> int:
         return max(min(BATCH_TOKENS, MOST_LOGITS // vocabulary), 1)
 
-    def read(self, loaded: LoadedModel, output: Tensor, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        logits, rows = select_rows(loaded, output, batch)
+    def summarise(self, logits: Tensor, rows: Tensor) -> Tensor:
         numbers = rows.cpu().numpy()
         targets = torch.from_numpy(self.blocks.targets[numbers]).long().to(logits.device)
         nats = cross_entropy(logits.float(), targets, reduction="none")
         sizes = torch.from_numpy(self.blocks.row_bytes[numbers]).float().to(logits.device)
-        return torch.stack([nats, (logits.argmax(-1) == targets).float(), sizes], 1), rows
+        return torch.stack([nats, (logits.argmax(-1) == targets).float(), sizes], 1)
 
     def _rows(self, batch: dict[str, Tensor], items: Sequence[dict[str, Any]]) -> Tensor:
         rows = torch.full(batch["input_ids"].shape, -1)
