@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from helpers.data import THINGS, labelled_rows
+from helpers.decoders import save_decoder, write_corpus, write_other_text
 from helpers.killing import Change, read_contents, run_forked
 from helpers.sweeps import sweep
 from probescale.cli import app
@@ -31,7 +32,7 @@ from probescale.utils.yaml_files import to_yaml
 pytestmark = pytest.mark.slow
 POINTS = int(os.environ.get("PROBESCALE_KILLS", "0"))
 SPREAD = 8  # kills of a sweep, where PROBESCALE_KILLS does not ask for all
-WORKS = sweep(["run", "tried", "extract", "export", "embedding", "labels"], always=["run", "extract"])
+WORKS = sweep(["run", "tried", "extract", "export", "embedding", "labels", "text"], always=["run", "extract"])
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,23 @@ def write_flags(path: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def text_settings(tmp_path_factory):
+    """A generative model: removals, the teacher's tokens and what is written are kept in files of their own."""
+    folder = tmp_path_factory.mktemp("decoder")
+    model, corpus = save_decoder(folder / "model", steps=20), write_corpus(folder, 300)
+    second = write_other_text(folder / "second.txt")
+    return check(
+        {
+            "model": {"source": model, "max_length": 64},
+            "task": {"name": "tales", "kind": "text", "train": str(corpus), "second": str(second)},
+            "selection": {"k": 2},
+            "compare": ["plain_loss"],
+            "recovery": {"epochs": 1, "learning_rate": 3e-3},
+        }
+    )
+
+
 class Sandbox:
     """A folder with an output folder and a cache for one piece of work."""
 
@@ -99,7 +117,7 @@ class Sandbox:
 
 
 @pytest.fixture(scope="module", params=WORKS)
-def undisturbed(request, tmp_path_factory, settings, model_folder, quick_proofs):
+def undisturbed(request, tmp_path_factory, settings, text_settings, model_folder, quick_proofs):
     """A piece of work, the changes it makes to files, and its output."""
     data = tmp_path_factory.mktemp("data")
     texts = with_kind(settings, "embedding", write_texts(data / "texts.txt"))
@@ -107,6 +125,7 @@ def undisturbed(request, tmp_path_factory, settings, model_folder, quick_proofs)
     works = {
         "run": lambda out: pipeline.run(settings, out),
         "tried": lambda out: pipeline.run(with_tournament(settings), out),
+        "text": lambda out: pipeline.run(text_settings, out),
         "extract": lambda out: cut_to_folder(str(model_folder("bert")), (2, 3), out),
         "export": lambda out: export(str(model_folder("bert")), out, int8=True),
         "embedding": lambda out: pipeline.run(texts, out),

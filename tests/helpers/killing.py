@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.truncate")
-TIMES = ("seconds", "milliseconds", "speedup", "spread", "command", "pace", "usual_seconds", "texts_per_second")
+TIMES = ("seconds", "milliseconds", "speedup", "spread", "command", "pace", "usual_seconds")
+TIMES += ("texts_per_second", "tokens_per_second")
 
 
 @dataclass(frozen=True)
