@@ -84,7 +84,7 @@ def test_models_with_a_decoder_are_refused_by_name(model_type, tmp_path):
     loaded = saved(model_type, "sentence", tmp_path / "model")
     with pytest.raises(UserError, match=f"{type(loaded.model).__name__} has a decoder") as refused:
         export(str(tmp_path / "model"), tmp_path / "out")
-    assert "convert_hf_to_gguf" in refused.value.hint
+    assert "use --to gguf" in refused.value.hint
     assert not (tmp_path / "out").exists()
 
 

@@ -22,8 +22,7 @@ def test_an_unknown_format_is_refused_before_any_work(cli, tmp_path):
     assert 'Did you mean "onnx"' in done.err
 
 
-def test_gguf_is_left_to_llama_cpp(cli):
+def test_gguf_needs_the_users_word_before_any_work(cli):
     done = cli("export", "no-such-model", "--to", "gguf")
     assert done.code == 2
-    assert "--to: GGUF is not written here" in done.err
-    assert "python convert_hf_to_gguf.py FOLDER" in done.err
+    assert "--converter: GGUF is written by llama.cpp's converter" in done.err

@@ -39,14 +39,16 @@ def export(
     rung: str | None = None,
     int8: bool = False,
     tolerance: float = 0.01,
+    converter: str | None = None,
     overwrite: bool = False,
 ) -> ExportRecord:
     """Write a model with its tokenizer and config into a folder; `tolerance` is what the task's metric may lose.
 
-    `rung`: a size of a ladder, such as 5x. Where the dev set of its run is gone or has changed, the metric is not
-    evaluated, and the record says why.
+    `rung`: a size of a ladder, such as 5x. `converter`: for GGUF, the word that llama.cpp's converter may run, "pypi"
+    or a checkout. Where the dev set of its run is gone or has changed, the metric is not evaluated, and the record says
+    why.
     """
-    exporter = find_exporter(to)
+    exporter = find_exporter(to).with_converter(converter)
     out = check_output_folder(out, kind=KIND, inputs=[source], overwrite=overwrite)
     folder = find_model_folder(Path(source), rung)
     loaded = load_pytorch(folder, source, "MODEL")
@@ -126,8 +128,8 @@ def _compare_metric(
     before, after = (evaluate_metric(model, task, data.max_length) for model in (original, exported))
     if task.measure.loss(before, after) > tolerance:
         raise UserError(
-            f"{task.metric} on {task.dev_split} falls from {100 * before:.2f} to {100 * after:.2f}, by more than "
-            f"{100 * tolerance:g} points",
+            f"{task.metric} on {task.dev_split} changes from {task.measure.show(before)} to "
+            f"{task.measure.show(after)}, by more than {task.measure.factor * tolerance:g}",
             field="--tolerance",
             hint="nothing was written; allow more, or export without --int8",
         )

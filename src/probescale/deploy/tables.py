@@ -12,6 +12,7 @@ from probescale.deploy.predict import Prediction
 from probescale.report.figure import saved_figure
 from probescale.report.table import Table, format_duration
 from probescale.tasks.kinds import Kind
+from probescale.tasks.metrics import METRICS
 from probescale.utils.files import format_size
 from probescale.utils.registry import first_doc_line
 
@@ -27,12 +28,12 @@ def export_lines(record: ExportRecord, to: str, out: Path) -> list[str]:
         f"{out}: {to.upper()}, {kind}, any batch and any length up to {record.longest} tokens",
         f"float32 outputs within {record.largest_difference:.1e} of the PyTorch model's",
     ]
-    if record.value is not None and record.value_pytorch is not None:
-        lines.append(f"{record.metric} on dev: {100 * record.value:.2f}; PyTorch: {100 * record.value_pytorch:.2f}")
+    if record.value is not None and record.value_pytorch is not None and record.metric:
+        show = METRICS[record.metric].show
+        lines.append(f"{record.metric} on dev: {show(record.value)}; PyTorch: {show(record.value_pytorch)}")
         if record.value_recorded is not None and abs(record.value_recorded - record.value_pytorch) > CHANGED:
-            lines.append(
-                f"note: the run recorded {100 * record.value_recorded:.2f} for this model; its files have changed since"
-            )
+            recorded = show(record.value_recorded)
+            lines.append(f"note: the run recorded {recorded} for this model; its files have changed since")
     else:
         lines.append(f"the task's metric was not evaluated: {record.unmeasured}")
     return lines

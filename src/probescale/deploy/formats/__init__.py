@@ -8,7 +8,7 @@ from probescale.deploy.formats.base import EXPORTERS as EXPORTERS
 from probescale.deploy.formats.base import Exporter as Exporter
 from probescale.deploy.formats.base import ExportRecord as ExportRecord
 from probescale.deploy.formats.base import exporter as exporter
-from probescale.errors import UserError, lookup
+from probescale.errors import lookup
 from probescale.utils.registry import import_files
 
 import_files(__name__, __path__)
@@ -16,12 +16,6 @@ import_files(__name__, __path__)
 
 def find_exporter(name: str) -> Exporter:
     """The exporter of a format; an unknown name is refused with the names that are known."""
-    if name == "gguf":
-        raise UserError(
-            "GGUF is not written here",
-            field="--to",
-            hint="a decoder's folder is read by llama.cpp: python convert_hf_to_gguf.py FOLDER",
-        )
     return lookup(EXPORTERS, name, field="--to")
 
 

@@ -43,6 +43,12 @@ class Exporter(ABC):
     suffixes: ClassVar[tuple[str, ...]]  # of the files that hold weights
     runtime: ClassVar[str]  # library that runs the model
 
+    def with_converter(self, converter: str | None) -> Exporter:
+        """The same with the converter that the user named, for formats that a program from outside writes."""
+        if converter is not None:
+            raise UserError(f"{self.name} needs no converter", field="--converter", hint="leave it out")
+        return self
+
     def check(self, loaded: LoadedModel) -> None:  # noqa: B027 - most formats take every model
         """Refuse by name, before the model is run, what cannot be written."""
 

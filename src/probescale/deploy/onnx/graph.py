@@ -68,7 +68,7 @@ def refuse_generators(loaded: LoadedModel) -> None:
         raise UserError(
             f"{type(loaded.model).__name__} has a decoder; only encoders are exported to ONNX here",
             field="--to",
-            hint="for llama.cpp, give the folder to its convert_hf_to_gguf.py"
+            hint="for llama.cpp, use --to gguf"
             + ("; or cut the encoder alone with `probescale extract --encoder-only`" if family.decoder else ""),
         )
 
