@@ -3,6 +3,7 @@
 usage: python benchmarks/generative.py order MODEL          (the order of removals, by text of WikiText-2 train)
        python benchmarks/generative.py cut MODEL K          (perplexity of K layers without training)
        python benchmarks/generative.py heal MODEL K TOKENS  (the same after learning from so many tokens)
+       python benchmarks/generative.py plain MODEL K TOKENS (the same from the text alone; K may be all layers)
        python benchmarks/generative.py page
 
 Every finished step is a row of generative.jsonl and is not repeated. An interrupted step resumes with the same command.
@@ -45,12 +46,19 @@ BLOCK, BLOCKS, PER_BATCH = 256, 8, 2  # of the calibration text
 EWT_TOKENS = 8192
 FEWEST = 20  # layers at which the order ends
 RECIPE = Recipe(epochs=1, learning_rate=4e-4, batch_size=4, dropout=0.0, soft=0.5, temperature=1.0)
+LEARNED_FROM = {"cut": "nothing", "heal": "the text and the original", "plain": "the text"}  # by step
 BEGIN = "<!-- from here on written by benchmarks/generative.py -->"
 
 
 def main() -> None:
     step, *arguments = sys.argv[1:] or ["help"]
-    steps = {"order": measure_order, "cut": measure_cut, "heal": measure_healed, "page": write_page}
+    steps = {
+        "order": measure_order,
+        "cut": measure_cut,
+        "heal": measure_healed,
+        "plain": measure_plain,
+        "page": write_page,
+    }
     if step not in steps:
         sys.exit(__doc__)
     steps[step](*arguments)
@@ -125,17 +133,29 @@ def measure_cut(model: str, k: str) -> None:
 
 def measure_healed(model: str, k: str, tokens: str) -> None:
     """Learn from the text and from the original's likeliest tokens."""
+    _heal("heal", model, k, tokens)
+
+
+def measure_plain(model: str, k: str, tokens: str) -> None:
+    """Learn as much from the text alone: what the original's answers bring, and what the text brings the full model."""
+    _heal("plain", model, k, tokens)
+
+
+def _heal(step: str, model: str, k: str, tokens: str) -> None:
     started, loaded, kept = time.time(), load(model), find_kept(model, k)
     train = Documents(tuple(split_passages(train_text(8 * int(tokens)))), whole=False)
     work, blocks = WORK / f"{model}.{k}.{tokens}", int(tokens) // BLOCK
-    teacher = record_teacher_tokens(
-        loaded, train, work / "answers", growing=work / "growing", texts=blocks, max_length=BLOCK
-    )
+    teacher = None
+    if step == "heal":
+        teacher = record_teacher_tokens(
+            loaded, train, work / "answers", growing=work / "growing", texts=blocks, max_length=BLOCK
+        )
     cut = keep_layers(loaded, kept)
     recipe = Recipe(**{**vars(RECIPE), "texts": blocks})
-    fine_tune(cut, train, recipe, teacher=teacher, max_length=BLOCK, title="healing", checkpoints=work / "checkpoints")
+    checkpoints = work / ("checkpoints" if teacher else "plain checkpoints")
+    fine_tune(cut, train, recipe, teacher=teacher, max_length=BLOCK, title="healing", checkpoints=checkpoints)
     minutes = round((time.time() - started) / 60)
-    add(step="heal", model=model, kept=kept, tokens=blocks * BLOCK, minutes=minutes, **evaluate(cut))
+    add(step=step, model=model, kept=kept, tokens=blocks * BLOCK, minutes=minutes, **evaluate(cut))
 
 
 def write_page() -> None:
@@ -160,20 +180,21 @@ def _orders() -> str:
 
 
 def _perplexities() -> str:
-    found = [row for row in rows() if row["step"] in ("cut", "heal")]
+    found = [row for row in rows() if row["step"] in LEARNED_FROM]
     if not found:
         return ""
     lines = [
         (
             row["model"],
             format_layers(row["kept"]),
+            LEARNED_FROM[row["step"]],
             f"{row.get('tokens', 0):,}",
             f"{row['wikitext']:.1f}",
             f"{row['ewt']:.1f}",
         )
         for row in found
     ]
-    header = ("model", "layers kept", "tokens of healing", "WikiText-2", "UD EWT")
+    header = ("model", "layers kept", "learned from", "tokens of healing", "WikiText-2", "UD EWT")
     about = (
         f"Perplexity on the first {TOKENS:,} tokens of WikiText-2 test in windows of {WINDOW:,}, and on the first "
         f"{EWT_TOKENS:,} tokens of the test part of UD English EWT, on which nothing was trained."

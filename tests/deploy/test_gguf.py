@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from helpers.decoders import save_decoder
 from helpers.gguf_writer import write_checkout
+from helpers.real import real_weights
 from probescale.deploy.export import export
 from probescale.deploy.gguf_converter import PACKAGE
 from probescale.errors import ProofFailed, UserError
@@ -69,7 +70,7 @@ def test_a_wrong_file_is_not_kept(decoder: Path, tmp_path: Path):
     ("fails", "says"),
     [
         ("BPE pre-tokenizer was not recognized - update it", "does not know this tokenizer"),
-        ("No module named 'sentencepiece'", "needs a package that is not installed: 'sentencepiece'"),
+        ("No module named 'sentencepiece'", "needs a package that is not installed: sentencepiece"),
         ("Model Xyz is not supported", "converter failed: Model Xyz is not supported"),
     ],
 )
@@ -126,7 +127,18 @@ def test_only_the_needed_files_are_unpacked(tmp_path: Path):
 
 @pytest.mark.real
 @pytest.mark.skipif(LLAMA_CPP not in os.environ, reason=f"{LLAMA_CPP} names no checkout of llama.cpp")
-def test_llama_cpp_converts_a_cut_model(decoder: Path, tmp_path: Path):
-    """The tokenizer of the tiny model is none that llama.cpp knows: it is refused by name."""
+def test_llama_cpp_converts_tokenizers_that_it_knows(decoder: Path, tmp_path: Path):
+    """A tiny model with the tokenizer of a real one; the tokenizer of the tests is unknown, and refused by name."""
+    pytest.importorskip("sentencepiece")
+    converter, known = os.environ[LLAMA_CPP], AutoTokenizer.from_pretrained(real_weights("stories"))
+    config = LlamaConfig(
+        vocab_size=len(known), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
+        max_position_embeddings=256, bos_token_id=1, eos_token_id=2,
+    )  # fmt: skip
+    for part in (LlamaForCausalLM(config), known):
+        part.save_pretrained(tmp_path / "model")
+    record = export(str(tmp_path / "model"), tmp_path / "out", "gguf", int8=True, converter=converter)
+    assert record.int8
+    assert record.largest_difference < 1e-4
     with pytest.raises(UserError, match="does not know this tokenizer"):
-        export(str(decoder), tmp_path / "out", "gguf", converter=os.environ[LLAMA_CPP])
+        export(str(decoder), tmp_path / "unknown", "gguf", converter=converter)

@@ -38,7 +38,7 @@ def compress(
                                                         "better.", rich_help_panel=_DATA)] = None,
     calibration: Annotated[str | None, typer.Option(help="Rows or text on which drop_loss measures layers.",
                                                     show_default="a part of DATA", rich_help_panel=_DATA)] = None,
-    second: Annotated[str | None, typer.Option(help="Other text, to see what is forgotten.", rich_help_panel=_DATA)] = None,
+    second: Annotated[str | None, typer.Option(help="Other text: what is forgotten?", rich_help_panel=_DATA)] = None,
     bias: Annotated[str | None, typer.Option(help="Pairs of texts to answer alike.", rich_help_panel=_DATA)] = None,
     text: Annotated[str | None, typer.Option(help="Text column, by name or number.", rich_help_panel=_COLUMNS)] = None,
     pair: Annotated[str | None, typer.Option(help="Column of the second text.", rich_help_panel=_COLUMNS)] = None,

@@ -77,10 +77,11 @@ def _explain(said: str, code: int) -> UserError:
             hint="export a model with its parent's vocabulary (shrink: none), or add the hash to your own checkout",
         )
     if "No module named" in last:
+        missing = last.rpartition(" ")[2].strip("'")
         return UserError(
-            f"llama.cpp's converter needs a package that is not installed: {last.rpartition(' ')[2]}",
+            f"llama.cpp's converter needs a package that is not installed: {missing}",
             field="--converter",
-            hint='pip install "probescale[gguf]"',
+            hint=f"pip install {missing}",
         )
     hint = "llama.cpp may not know this architecture" if NOT_SUPPORTED in said else "nothing was written"
     return UserError(f"llama.cpp's converter failed: {last}", field="--converter", hint=hint)
