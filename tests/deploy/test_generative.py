@@ -60,6 +60,9 @@ def test_what_does_not_fit_is_refused(text_run: Path, tmp_path: Path, cli):
     pairs = cli("predict", text_run / "model", tmp_path / "pairs.csv", "--pair", "other")
     assert pairs.code == 2
     assert "--pair: " in pairs.err
+    cut = cli("predict", text_run / "run", text_run / "second.txt", "--max-length", 32)
+    assert cut.code == 2
+    assert "goes on with whole texts" in cut.err
     labels = cli("predict", labelled, text_run / "second.txt", "--chat")
     assert labels.code == 2
     assert "it writes no texts" in labels.err

@@ -66,6 +66,12 @@ def predict_lines(
             field="MODEL",
             hint="give the run's folder, or use llama.cpp",
         )
+    if model.write and max_length:
+        raise UserError(
+            f"{model.name} goes on with whole texts, which are not cut",
+            field="--max-length",
+            hint="leave it out; --new-tokens says how much is written",
+        )
     if model.write:
         return _continue_lines(model, kind, lines, writing or WritingOptions())
     if writing:
