@@ -113,12 +113,12 @@ class Comparison:
         result = RunResult.load(small / "metrics.json")
         if name == SMALL:
             return _use(load_encoder(str(small / "model"), None), result)
+        settled = self._settle(small, shrink, len(result.subnetwork.kept))
         if name == UNTRAINED:
-            cut = Training(prepare(self.config()), small, shrink).cut(result.subnetwork.kept)
-            return _use(cut)
+            return _use(Training(prepare(settled), small, shrink).cut(result.subnetwork.kept))
         if name == INT8:
             return self._quantize(small)
-        uniform = self._run(UNIFORM, self._settle(small, shrink, len(result.subnetwork.kept)))
+        uniform = self._run(UNIFORM, settled)
         return _use(load_encoder(str(uniform / "model"), None), RunResult.load(uniform / "metrics.json"))
 
     def config(self, budget: str | None = None) -> RunConfig:
@@ -138,15 +138,23 @@ class Comparison:
         return check(raw)
 
     def _run(self, name: str, config: RunConfig) -> Path:
-        """The folder of a finished run; one that was begun resumes. Probes and the original's answers are shared."""
-        out, shared = self.folder / f"{self.budget}-{name.split()[0]}", self.folder / "shared"
+        """The folder of a finished run; one that was begun resumes.
+
+        Probes and the original's answers are shared, but not where a run has a time limit, which counts all of them.
+        """
+        out = self.folder / f"{self.budget}-{name.split()[0]}"
+        shared = None if self.asked.time else self._prepare_shared()
+        if not (out / "metrics.json").exists():
+            run(config, out, shared=shared)
+        return out
+
+    def _prepare_shared(self) -> Path:
+        shared = self.folder / "shared"
         if not (shared / "ready").exists():
             budgets = {*self.asked.budgets(self.model), self.budget}
             prepare_shared([self.config(budget) for budget in sorted(budgets)], shared)
             (shared / "ready").touch()
-        if not (out / "metrics.json").exists():
-            run(config, out, shared=shared)
-        return out
+        return shared
 
     def _quantize(self, small: Path) -> tuple[Answer, dict[str, Any]]:
         out = self.folder / f"{self.budget}-int8"
