@@ -22,6 +22,7 @@ from probescale.recovery.automatic import (
     count_available,
     count_read,
 )
+from probescale.recovery.health import CHECKED_TEXTS
 from probescale.recovery.recipe import Choices
 from probescale.utils.files import Record
 from probescale.utils.progress import Phases, console, format_duration, parse_time
@@ -191,10 +192,8 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace, effort: floa
     blocks, allocations = layers * (layers + 1) / 2, ALLOCATIONS_PROBED if len(bench.shrinks) > 1 else 0
     passes = probed + sampled * (blocks / layers + allocations / 2)
     fits = layers * PROBE_SECONDS + blocks * BLOCK_SECONDS + allocations * ALLOCATION_SECONDS
-    phases = {
-        "probing": passes * pace.forward + fits,
-        "training the original": choices.original_epochs * rows * pace.train + (rows + dev) * pace.forward,
-    }
+    as_original = choices.original_epochs * rows * pace.train + (min(rows, CHECKED_TEXTS) + dev) * pace.forward
+    phases = {"probing": passes * pace.forward + fits, "training the original": as_original}
     if config.recovery.distil:
         answered = count_available(config.recovery, situation, choices.augment)
         phases["training the original"] += min(answered, choices.texts or answered) * pace.forward
@@ -203,7 +202,6 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace, effort: floa
         phases |= _estimate_rung(rung, name, count_read(config.recovery, situation, own), pace.for_rung(name))
     others, models = len(bench.strategies) - 1, len(config.other_models)
     if others or models:
-        as_original = choices.original_epochs * rows * pace.train + (rows + dev) * pace.forward
         final = count_read(config.recovery, situation, choices) * pace.train_cut
         phases["comparison"] = others * (final + dev * pace.forward) + models * as_original
     encoded = min(rows, MOST_TEXTS) + min(

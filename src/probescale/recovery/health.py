@@ -21,6 +21,7 @@ from probescale.tasks.balance import weigh_classes
 from probescale.tasks.data import Data
 from probescale.tasks.documents import Documents
 from probescale.tasks.kinds import find_kind
+from probescale.tasks.sampling import sample
 from probescale.utils.distributed import run_on_all
 
 CHECKED_TEXTS, CHECKED_BLOCKS = 1000, 8  # of labelled texts, of running text
@@ -67,11 +68,12 @@ AS_IT_IS = Health(score=1.0, constant_score=0.0, loss_share=0.0)  # of an origin
 def check_trained(
     loaded: LoadedModel, train: Data, max_length: int, best_probe: float | None, class_weights: ClassWeights
 ) -> Health:
-    """The health of the original by its answers to what it learned from."""
+    """The health of the original by its answers to some of what it learned from."""
     if isinstance(train, Documents):
         inputs = TextInputs.from_blocks(pack(loaded.tokenizer, train, max_length))
         return check_tokens(loaded, inputs, range(len(inputs)), 0)
-    return check_original(logits_on(loaded, train, max_length), train, best_probe, class_weights)
+    some = sample(train, CHECKED_TEXTS, seed=0)
+    return check_original(logits_on(loaded, some, max_length), some, best_probe, class_weights)
 
 
 def check_tokens(loaded: LoadedModel, inputs: TextInputs, used: Sequence[int], seed: int) -> Health:
