@@ -53,6 +53,9 @@ class Bench(SimpleNamespace):
         fewer = replace(self.situation, labelled=min(rows, self.situation.labelled))
         return Bench(**{**vars(self), "situation": fewer})
 
+    def with_dev(self, rows: int) -> Bench:
+        return Bench(**{**vars(self), "task": SimpleNamespace(dev=self.task.dev[:rows])})
+
     def with_selection(self, **settings: object) -> Bench:
         selection = self.config.selection.model_copy(update=settings)
         return self.with_config(self.config.model_copy(update={"selection": selection}))
@@ -213,6 +216,18 @@ def test_where_there_is_no_time_for_all_rows_some_are_used():
     longer = plan_schedule(make_bench(replace(USUAL, labelled=50_000, unlabelled=0), time="15m"), PACE)
     assert longer.rows is None or longer.rows > plan.rows
     assert plan_schedule(make_bench(time="10h"), PACE).rows is None
+
+
+def test_a_large_dev_set_takes_a_small_part_of_the_time():
+    bench = make_bench(time="10m")
+    bench.task = SimpleNamespace(dev=range(60_000))
+    plan = plan_schedule(bench, PACE)
+    assert plan.dev == round(0.15 * 600 / (2.5 * PACE.forward))
+    assert plan.total <= 601
+    assert any(f"{plan.dev:,} rows of dev" in line for line in plan.lines())
+    bench.config = make_bench(time="10h").config
+    assert plan_schedule(bench, PACE).dev is None
+    assert plan_schedule(make_bench(time="10m"), PACE).dev is None
 
 
 def test_a_long_limit_is_not_used_up():
@@ -481,6 +496,9 @@ def test_fewer_rows_are_those_that_the_settings_of_the_run_give_again(bench, mon
     assert again.task.train.texts == followed.task.train.texts
     assert again.shrinker.texts.texts == followed.shrinker.texts.texts
     assert followed.provenance == bench.provenance, "it names the data as given"
+    fewer = bench.prepare_again(None, 10)
+    assert (len(fewer.task.train), len(fewer.task.dev)) == (120, 10)
+    assert prepare(fewer.config).task.dev.texts == fewer.task.dev.texts
 
 
 def test_the_situation_is_that_of_model_and_data(bench):

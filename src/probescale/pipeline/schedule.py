@@ -34,6 +34,11 @@ ALLOCATIONS_PROBED = 11  # smaller parts, each shrunk and probed in half of the 
 ALLOCATION_SECONDS = 2.0  # for each of them
 FEWEST_PROBED, FEWEST_SAMPLE = 500, 200  # examples, where there is little time
 EFFORTS = (0.05, 3.0)  # least and most that is trained, in comparison with the usual amount
+DEV_TIME, DEV_PASSES = (
+    0.15,
+    2.5,
+)  # share of a time limit for dev, which the original answers twice, the small model once
+FEWEST_DEV = 1000  # rows of dev, where there is no time for all
 # Labelled rows, where there is no time for all: of fewer, the original would read each more often.
 FEWEST_ROWS = FEWEST_STEPS_OF_ORIGINAL * SMALL_BATCH
 
@@ -54,6 +59,7 @@ class Schedule(Record):
     effort: float = 1.0  # how much is trained, in comparison with the usual amount
     limit: float | None = None  # seconds that were allowed
     rows: int | None = None  # of the labelled ones, where there is no time for all
+    dev: int | None = None  # rows of dev that are answered, where there is no time for all
 
     @property
     def total(self) -> float:
@@ -68,6 +74,8 @@ class Schedule(Record):
         lines.append(f"  {'altogether':<22} {format_duration(self.total):>8}")
         if self.rows is not None:
             lines.append(f"There is time for {self.rows:,} of the labelled rows; the others are left out.")
+        if self.dev is not None:
+            lines.append(f"There is time to answer {self.dev:,} rows of dev; figures are less certain than with all.")
         if self.limit is not None and self.usual_seconds > 1.1 * self.limit:
             lines.append(
                 f"The usual amount of training would take {format_duration(self.usual_seconds)}; the small model would "
@@ -95,14 +103,16 @@ def make_schedule(bench: Workbench, path: Path | None = None, shared: Path | Non
 
 
 def plan_schedule(bench: Workbench, pace: Pace) -> Schedule:
-    """The usual amount of training, or as much as the time allows; with fewer rows, where it allows very little."""
+    """The usual amount of training, or as much as the time allows; with fewer rows, where there is no time for all."""
     limit = parse_time(bench.config.time) if bench.config.time else None
-    usual, every, effort = sum(_plan(bench, pace, 1.0).values()), bench.situation.labelled, 1.0
+    usual, effort = sum(_plan(bench, pace, 1.0).values()), 1.0
+    every, whole_dev = bench.situation.labelled, len(bench.task.dev)
     if limit is not None:
         least, most = EFFORTS
-        bench = fit_rows(bench, pace, limit)
+        bench = fit_rows(fit_dev(bench, pace, limit), pace, limit)
         effort = _largest(lambda effort: sum(_plan(bench, pace, effort).values()) <= limit, least, most)
-    rows, config = bench.situation.labelled, scale_probing(bench.config, bench.situation.labelled, effort)
+    rows, dev = bench.situation.labelled, len(bench.task.dev)
+    config = scale_probing(bench.config, rows, effort)
     return Schedule(
         choices=choose_recipe(bench.config.recovery, bench.situation, effort),
         probed=config.probing.max_examples,
@@ -113,6 +123,7 @@ def plan_schedule(bench: Workbench, pace: Pace) -> Schedule:
         effort=effort,
         limit=limit,
         rows=rows if rows < every else None,
+        dev=dev if dev < whole_dev else None,
     )
 
 
@@ -120,6 +131,12 @@ def _plan(bench: Workbench, pace: Pace, effort: float) -> dict[str, float]:
     """Seconds of every phase of a run that trains this much."""
     lighter = bench.with_config(scale_probing(bench.config, bench.situation.labelled, effort))
     return estimate_phases(lighter, choose_recipe(bench.config.recovery, bench.situation, effort), pace, effort)
+
+
+def fit_dev(bench: Workbench, pace: Pace, limit: float) -> Workbench:
+    """The same run with as many rows of dev as are answered in a small part of the time."""
+    most = max(round(DEV_TIME * limit / (DEV_PASSES * pace.forward)), FEWEST_DEV)
+    return bench if bench.situation.running_text else bench.with_dev(most)
 
 
 def fit_rows(bench: Workbench, pace: Pace, limit: float) -> Workbench:
@@ -158,8 +175,8 @@ def scale_probing(config: RunConfig, rows: int, effort: float) -> RunConfig:
 
 def follow_schedule(bench: Workbench, schedule: Schedule) -> Workbench:
     """The same run with the rows, examples and recipe of a schedule."""
-    if schedule.rows is not None:
-        bench = bench.prepare_again(schedule.rows)
+    if schedule.rows is not None or schedule.dev is not None:
+        bench = bench.prepare_again(schedule.rows, schedule.dev)
     bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
     return bench.with_recipe(schedule.choices)
 
@@ -208,7 +225,9 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace, effort: floa
         count_available(config.recovery, situation, choices.augment) - rows, MOST_TEXTS
     )
     rungs = len(bench.rungs)
-    return phases | {"evaluation": rungs * FIXED_SECONDS + (encoded + (1 + rungs) * dev) * pace.forward}
+    by_rungs = dev * pace.forward * sum(pace.for_rung(name) for name in bench.rungs) / pace.train
+    evaluation = rungs * FIXED_SECONDS + (encoded + dev) * pace.forward + by_rungs
+    return phases | {"evaluation": evaluation}
 
 
 def _estimate_rung(rung: Workbench, name: str, read: int, per_text: float) -> dict[str, float]:

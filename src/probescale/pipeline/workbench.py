@@ -232,9 +232,14 @@ class Workbench:
             return self
         return replace(self, task=replace(self.task, train=sample(self.task.train, rows, self.config.seed)))
 
-    def prepare_again(self, rows: int) -> Workbench:
-        """The same with so many of the labelled rows, as `task.max_train` gives them."""
-        task = self.config.task.model_copy(update={"max_train": rows})
+    def with_dev(self, rows: int) -> Workbench:
+        """The same with at most so many rows of dev, to estimate what they take."""
+        return replace(self, task=replace(self.task, dev=sample(self.task.dev, rows, self.config.seed)))
+
+    def prepare_again(self, rows: int | None, dev: int | None) -> Workbench:
+        """The same with so many of the labelled rows and of dev, as `task.max_train` and `task.max_dev` give them."""
+        fewer = {name: value for name, value in (("max_train", rows), ("max_dev", dev)) if value is not None}
+        task = self.config.task.model_copy(update=fewer)
         again = prepare(self.config.model_copy(update={"task": task}), quiet=True)
         return replace(again, costs=self.costs, provenance=self.provenance)
 
