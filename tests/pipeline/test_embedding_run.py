@@ -155,6 +155,13 @@ def test_dimensions_that_the_vectors_do_not_have(tmp_path, model_folder):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_strategy_that_needs_labels(tmp_path, model_folder):
+    texts = write_texts(tmp_path / "texts.txt", 60)
+    with pytest.raises(UserError, match="drop_loss needs labels, and texts have none") as refused:
+        compress(model_folder("bert"), texts, kind="embedding", settings={"selection.strategy": "drop_loss"})
+    assert "use tried or stitched" in str(refused.value)
+
+
 def test_classes_have_no_dimensions(tmp_path, model_folder, task_files):
     settings = {"recovery.dimensions": [16]}
     with pytest.raises(UserError, match=r"recovery\.dimensions: only embeddings have dimensions"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from probescale.config import DataConfig, RunConfig, TaskConfig
+from probescale.config import DataConfig, TaskConfig
 from probescale.errors import UserError
 from probescale.tasks.data import Data
 from probescale.tasks.kinds.kind import FEWEST, Kind, Rendered
@@ -31,6 +31,8 @@ class Embedding(Kind):
     named = False
     rows_called = "texts"
     answers = ("embedding",)
+    unfit_strategies = ("drop_loss",)
+    strategy_hint = "use tried or stitched"
 
     def load(
         self,
@@ -51,12 +53,6 @@ class Embedding(Kind):
             yield UserError(
                 "texts to learn embeddings from have no labels", field="task.unlabelled", hint="give all as task.train"
             )
-
-    def run_faults(self, config: RunConfig) -> Iterator[UserError]:
-        chosen = {"selection.strategy": config.selection.strategy}
-        chosen |= {f"compare.{number}": name for number, name in enumerate(config.compare) if isinstance(name, str)}
-        for field in (field for field, name in chosen.items() if name == "drop_loss"):
-            yield UserError("drop_loss needs labels, and texts have none", field=field, hint="use tried or stitched")
 
     def refuse_too_few(self, train: Data) -> None:
         if len(train) < FEWEST:

@@ -59,8 +59,10 @@ class Kind(ABC):
     rows_called: ClassVar[str] = "rows"
     values_called: ClassVar[str] = "classes"
     answers: ClassVar[tuple[str, ...]] = ("label", "probability", "probabilities")  # fields of a prediction
-    # Settings, by dotted key, that have another default for this kind
-    defaults: ClassVar[Mapping[str, Any]] = {}
+    # Settings
+    defaults: ClassVar[Mapping[str, Any]] = {}  # by dotted key: those that are others for this kind
+    unfit_strategies: ClassVar[tuple[str, ...]] = ()  # that need labels, where texts have none
+    strategy_hint: ClassVar[str] = ""  # which to use instead
 
     # Reading
 
@@ -112,7 +114,11 @@ class Kind(ABC):
 
     def run_faults(self, config: RunConfig) -> Iterator[UserError]:
         """What does not fit this kind in the rest of a configuration."""
-        yield from ()
+        chosen = {"selection.strategy": config.selection.strategy}
+        chosen |= {f"compare.{number}": name for number, name in enumerate(config.compare) if isinstance(name, str)}
+        for field, name in chosen.items():
+            if name in self.unfit_strategies:
+                yield UserError(f"{name} needs labels, and texts have none", field=field, hint=self.strategy_hint)
 
     def check_run(self, config: RunConfig) -> None:
         """Raise Problems with all settings of a run that do not fit this kind."""

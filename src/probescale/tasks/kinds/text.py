@@ -16,7 +16,6 @@ from probescale.tasks.kinds.kind import Kind
 from probescale.tasks.kinds.losses import NextToken
 from probescale.tasks.kinds.registry import task_kind
 
-NEED_LABELS = ("tried", "stitched", "stitched_search", "exhaustive")  # strategies that probe or train with labels
 FEWEST_DOCUMENTS = 2  # one to learn from, one to evaluate on
 
 
@@ -36,6 +35,8 @@ class Text(Kind):
     rows_called = "documents"
     values_called = "tokens"
     answers = ("continuation",)
+    unfit_strategies = ("tried", "stitched", "stitched_search", "exhaustive")  # they probe or train with labels
+    strategy_hint = "use drop_loss, block_influence, angular or contiguous"
     defaults: ClassVar[Mapping[str, Any]] = {
         "selection.strategy": "drop_loss",
         "relevance.metric": "information",
@@ -65,15 +66,7 @@ class Text(Kind):
             )
 
     def run_faults(self, config: RunConfig) -> Iterator[UserError]:
-        chosen = {"selection.strategy": config.selection.strategy}
-        chosen |= {f"compare.{number}": name for number, name in enumerate(config.compare) if isinstance(name, str)}
-        for field, name in chosen.items():
-            if name in NEED_LABELS:
-                yield UserError(
-                    f"{name} probes or trains subnetworks with labels, and texts have none",
-                    field=field,
-                    hint="use drop_loss, block_influence, angular or contiguous",
-                )
+        yield from super().run_faults(config)
         if config.selection.ladder:
             yield UserError(
                 "a run makes one generative model yet", field="selection.ladder", hint="give selection.budget instead"
