@@ -14,7 +14,7 @@ from probescale.errors import Problems, UserError
 from probescale.models.counting import count_parameters
 from probescale.models.loading import load_as_saved
 from probescale.models.shrink.shrink_plan import ShrinkPlan
-from probescale.pipeline.allocation import Allocations, _stays_lost
+from probescale.pipeline.allocation import Allocations, _stays_lost, least_lost
 from probescale.pipeline.run import run
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.validate import check
@@ -174,3 +174,18 @@ def test_a_missing_token_weighs_more_than_a_narrower_part():
     """Training wins a part of the latter back."""
     assert _stays_lost(ShrinkPlan(vocabulary=100), 0.2) == 0.2
     assert _stays_lost(ShrinkPlan(rank=8), 0.2) == _stays_lost(ShrinkPlan(units=8), 0.2) == pytest.approx(0.1)
+
+
+def test_what_probes_do_not_see_is_counted_nevertheless(model_folder, task_files):
+    """The fewer tokens stay whole and the narrower the embeddings are, the more is lost; units have no such floor."""
+    shrinker = prepare(settings(model_folder, task_files, shrink="auto")).shrinker
+    tokens = [ShrinkPlan(vocabulary=size) for size in (40, 60, 100)]
+    widths = [ShrinkPlan(rank=rank) for rank in (4, 16, 32)]
+    least = least_lost(shrinker, [*tokens, *widths, ShrinkPlan(units=8)])
+    for parts in (tokens, widths):
+        shares = [least[part] for part in parts]
+        assert 1 > shares[0] > shares[1] >= shares[2] >= -1e-6
+    assert least[ShrinkPlan(rank=32)] == pytest.approx(0, abs=1e-9), "the full width loses nothing"
+    assert least[ShrinkPlan(units=8)] == 0
+    t5 = prepare(settings(model_folder, task_files, "t5", shrink="auto")).shrinker
+    assert set(least_lost(t5, [ShrinkPlan(vocabulary=60)])) == {ShrinkPlan(vocabulary=60)}

@@ -6,6 +6,7 @@ become ELECTRA models, with the weights of `factorisation.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import cast
 
@@ -20,7 +21,7 @@ from probescale.models.families import FAMILIES, find_family
 from probescale.models.family import Family, backbone_prefix
 from probescale.models.heads import stock_class_name
 from probescale.models.loading import LoadedModel, compute_fingerprint, empty_weights
-from probescale.models.shrink.factorisation import TABLES, factorise, token_shares
+from probescale.models.shrink.factorisation import TABLES, factorise, held_variance, token_shares
 
 FIELD = "shrink.rank"
 ELECTRA = FAMILIES["electra"]
@@ -76,6 +77,16 @@ def factorise_embeddings(loaded: LoadedModel, rank: int, counts: np.ndarray | No
     child.load_state_dict({name: weight.clone() for name, weight in weights.items()}, strict=True, assign=True)
     cast("nn.Module", child).to(parent.device)
     return replace(loaded, model=child.eval(), family=ELECTRA, fingerprint=compute_fingerprint(child))
+
+
+def held_variances(loaded: LoadedModel, ranks: Iterable[int], counts: np.ndarray) -> dict[int, float]:
+    """For every embedding size, the share of the variance of token embeddings that it holds.
+
+    `counts`: how often each token occurs.
+    """
+    table = _electra_backbone(loaded.model, loaded.family)[TABLES[0]]
+    held = held_variance(table, token_shares(len(table), counts, loaded.tokenizer("")["input_ids"]))
+    return {rank: float(held[min(rank, len(held)) - 1]) for rank in ranks}
 
 
 def embedding_parameters(config: PreTrainedConfig, vocabulary: int, rank: int | None = None) -> int:

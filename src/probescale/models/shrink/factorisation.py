@@ -41,6 +41,13 @@ def factorise(body: Mapping[str, Tensor], rank: int, token_shares: Tensor) -> di
     return {name: tensor.to(kind) for name, tensor in weights.items()}
 
 
+def held_variance(table: Tensor, shares: Tensor) -> Tensor:
+    """The share of the variance of a table's rows, drawn by their shares, in the first 1, 2, ... principal axes."""
+    covariance, _ = _covariance_and_mean(table, shares)
+    values = torch.linalg.eigvalsh(covariance).flip(0).clamp(min=0)
+    return values.cumsum(0) / values.sum()
+
+
 def token_shares(vocabulary: int, counts: np.ndarray | None, special: Sequence[int]) -> Tensor:
     """The expected share of each token; `special`: ids around every text, whether or not they were counted."""
     if counts is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import product
 
 import numpy as np
@@ -85,12 +85,23 @@ def _count_seen(shrinker: Shrinker) -> int:
 
 def _sizes_by_coverage(shrinker: Shrinker) -> list[int]:
     """For every coverage, how many tokens make up that share of new texts, with those that are always kept."""
+    fewest, covered = _cover(shrinker)
+    return [fewest + int(np.searchsorted(covered, coverage)) for coverage in COVERAGES]
+
+
+def expected_coverages(shrinker: Shrinker, sizes: Iterable[int]) -> dict[int, float]:
+    """For every size of the vocabulary, the share of the tokens of new texts that stay whole."""
+    fewest, covered = _cover(shrinker)
+    return {size: float(covered[min(max(size - fewest, 0), len(covered) - 1)]) for size in sizes}
+
+
+def _cover(shrinker: Shrinker) -> tuple[int, np.ndarray]:
+    """How many tokens are always kept; and the share of new texts with them, and with every further token."""
     tokenizer, counts = shrinker.loaded.tokenizer, shrinker.token_counts
     shares = expected_shares(tokenizer, counts)
     always = set(tokenizer.convert_ids_to_tokens(sorted(required_tokens(tokenizer, counts))))
     ranked = [*(shares.get(token, 0.0) for token in always), *(s for t, s in shares.items() if t not in always)]
-    covered = np.cumsum(ranked)[len(always) - 1 :]  # by the size of the vocabulary, from the smallest
-    return [len(always) + int(np.searchsorted(covered, coverage)) for coverage in COVERAGES]
+    return len(always), np.cumsum(ranked)[len(always) - 1 :]
 
 
 def _embedding_widths(shrinker: Shrinker, setting: str | int) -> list[int | None]:

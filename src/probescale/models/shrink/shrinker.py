@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from functools import cached_property
 
 import numpy as np
@@ -14,7 +15,12 @@ from probescale.models.counting import count_parameters
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
 from probescale.models.parameters import Parameters
-from probescale.models.shrink.embeddings import embedding_parameters, factorise_embeddings, parameters_per_token
+from probescale.models.shrink.embeddings import (
+    embedding_parameters,
+    factorise_embeddings,
+    held_variances,
+    parameters_per_token,
+)
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.shrink.units import UnitMoments, count_units, keep_units, measure_units, parameters_per_unit
 from probescale.models.shrink.vocabulary import count_tokens, trim_vocabulary
@@ -57,6 +63,10 @@ class Shrinker:
         """Parameters of the shrunk model, counted without building it."""
         return count_shrunk(self.loaded.model, self.loaded.family, plan, self.original)
 
+    def held_variances(self, ranks: Collection[int]) -> dict[int, float]:
+        """For every embedding size, the share of the variance of token embeddings in the texts that it holds."""
+        return held_variances(self.loaded, ranks, self._count_by_id(self.loaded, None)) if ranks else {}
+
     def shrink(self, model: LoadedModel, kept: Subset, plan: ShrinkPlan) -> LoadedModel:
         """A shrunk copy of the subnetwork with these layers, checked to have no more parameters than were counted."""
         if plan.units is not None:
@@ -74,7 +84,10 @@ class Shrinker:
         """How often each token of the trimmed model occurs in the texts; counted once per size of the vocabulary."""
         if vocabulary not in self._counts_by_id:
             by_id = np.zeros(model.model.config.vocab_size)
-            for token, count in count_tokens(model.tokenizer, self.texts.texts, self.texts.pairs).items():
+            counts = self.token_counts
+            if vocabulary is not None:
+                counts = count_tokens(model.tokenizer, self.texts.texts, self.texts.pairs)
+            for token, count in counts.items():
                 by_id[model.tokenizer.convert_tokens_to_ids(token)] = count
             self._counts_by_id[vocabulary] = by_id
         return self._counts_by_id[vocabulary]
