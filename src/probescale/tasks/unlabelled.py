@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from sklearn.feature_extraction.text import TfidfVectorizer
@@ -18,6 +18,9 @@ from probescale.tasks.sampling import without_repeats
 from probescale.utils.sources import local_path
 
 DROPPED, REPLACED = 0.1, 0.15  # shares of the words
+# New texts have words that no known text has, and a trimmed vocabulary cuts these into pieces that were hardly read.
+MADE_UP = 0.5  # share of the replacing words that are made up of two others
+LONG = 4  # letters, at least, of words that others are made up of
 EXCHANGED = 0.5  # share of the copies of pairs whose second text is exchanged instead
 NEAR, POOL = 5, 20_000  # for one of this many nearest texts, among at most this many
 
@@ -34,13 +37,14 @@ def load_unlabelled(config: UnlabelledConfig, train: Data, dev: Data, seed: int,
 
 
 def changed_copies(data: Data, copies: int, seed: int) -> Data:
-    """`copies` copies of every text, with some words dropped and some replaced by words of the other texts.
+    """`copies` copies of every text, with some words dropped and some replaced: by words of the other texts, and by
+    made-up ones, of half of one word and half of another.
 
     Half of the copies of pairs keep their words and get the second text of another row, one that shares words with the
     first: a model has to tell it from the right one. The copies have no labels; the teacher answers them.
     """
     rng = random.Random(seed)
-    words = [word for text in data.texts for word in text.split()]
+    words = WordPool(word for text in data.texts for word in text.split())
     if data.pairs is None:
         return data.with_texts(tuple(_change(text, words, rng) for _ in range(copies) for text in data.texts), None)
     pool = rng.sample(data.pairs, min(POOL, len(data.pairs)))
@@ -62,9 +66,24 @@ def _find_nearest(texts: Sequence[str], pool: Sequence[str]) -> list[list[int]]:
     return search.kneighbors(vectors.transform(texts), return_distance=False).tolist()
 
 
-def _change(text: str, words: list[str], rng: random.Random) -> str:
+class WordPool:
+    """Words to replace others by."""
+
+    def __init__(self, words: Iterable[str]) -> None:
+        self.words = list(words)
+        self.long = list(dict.fromkeys(word for word in self.words if len(word) >= LONG))
+
+    def draw(self, rng: random.Random) -> str:
+        """A word as frequent as it is in the texts, or one that is made up of two different long ones."""
+        if not self.long or rng.random() >= MADE_UP:
+            return rng.choice(self.words)
+        first, second = rng.choice(self.long), rng.choice(self.long)
+        return first[: len(first) // 2] + second[len(second) // 2 :]
+
+
+def _change(text: str, words: WordPool, rng: random.Random) -> str:
     drawn = [(word, rng.random()) for word in text.split()]
-    kept = [rng.choice(words) if draw > 1 - REPLACED else word for word, draw in drawn if draw >= DROPPED]
+    kept = [words.draw(rng) if draw > 1 - REPLACED else word for word, draw in drawn if draw >= DROPPED]
     return " ".join(kept) or text
 
 
