@@ -95,6 +95,20 @@ def text_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def encoder(tmp_path_factory: pytest.TempPathFactory, model_folder: Callable[[str], Path]) -> Path:
+    """The folder of a tiny sentence encoder, as sentence-transformers writes it."""
+    from probescale.models.loading import load_encoder
+    from probescale.models.pooling import SentencePooling, write_pooling
+    from probescale.models.saving import write_model
+
+    folder = tmp_path_factory.mktemp("encoder")
+    loaded = load_encoder(str(model_folder("bert")), None)
+    write_model(loaded, folder)
+    write_pooling(SentencePooling(states=loaded.model.config.hidden_size), folder, 32)
+    return folder
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What a command ends with: exit code, standard output and standard error."""

@@ -8,18 +8,6 @@ import shutil
 import pytest
 
 from helpers.data import labelled_rows
-from probescale.models.loading import load_encoder
-from probescale.models.pooling import SentencePooling, write_pooling
-from probescale.models.saving import write_model
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory, model_folder):
-    folder = tmp_path_factory.mktemp("encoder")
-    loaded = load_encoder(str(model_folder("bert")), None)
-    write_model(loaded, folder)
-    write_pooling(SentencePooling(states=loaded.model.config.hidden_size), folder, 32)
-    return folder
 
 
 def change_modules(folder):

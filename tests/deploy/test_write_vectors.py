@@ -12,21 +12,9 @@ from pyarrow import parquet
 from helpers.models import tiny_model
 from probescale.deploy import write_vectors as writing
 from probescale.models.loading import load_encoder
-from probescale.models.pooling import SentencePooling, write_pooling
-from probescale.models.saving import write_model
 from probescale.recovery.embedder import Embedder
 
 TEXTS = ["the plot was lovely", "a hero so dull and cold", "the music was boring and the cast funny"]
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory, model_folder):
-    """A folder of sentence-transformers."""
-    folder = tmp_path_factory.mktemp("encoder")
-    loaded = load_encoder(str(model_folder("bert")), None)
-    write_model(loaded, folder)
-    write_pooling(SentencePooling(states=loaded.model.config.hidden_size), folder, 32)
-    return folder
 
 
 @pytest.fixture

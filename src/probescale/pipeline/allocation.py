@@ -74,7 +74,8 @@ def allocate(bench: Workbench, scores: ProbeScores, path: Path, larger: Path | N
         rank_allocations(bench, scores, Allocations.load(larger).losses if larger else {}).save(path)
     ranked = Allocations.load(path)
     if not bench.strategy.decides_allocation:
-        console.print(f"the budget goes to {len(ranked.best.kept)} layers, {ranked.best.shrink}")
+        layers = len(ranked.best.kept)
+        console.print(f"the budget goes to {layers} layer{'s' * (layers > 1)}, {ranked.best.shrink}")
     return ranked.shrinks
 
 

