@@ -84,7 +84,7 @@ def test_what_loses_too_much_is_not_written(run, tmp_path, monkeypatch):
     folder = run[0]
     values = iter([0.9, 0.7])
     monkeypatch.setattr("probescale.deploy.export.evaluate_metric", lambda *_: next(values))
-    with pytest.raises(UserError, match=r"falls from 90\.00 to 70\.00"):
+    with pytest.raises(UserError, match=r"changes from 90\.00 to 70\.00"):
         export(str(folder), tmp_path / "out", tolerance=0.1)
     assert not (tmp_path / "out").exists()
 
