@@ -295,6 +295,7 @@ class Evaluator:
                 self.loaded,
                 max_length=self.config.model.max_length,
                 seed=self.config.seed,
+                most_texts=self.config.probing.max_examples,
                 class_weights=weigh_classes(self.task.train, self.training.choices.class_weights),
             )
             write_json(path, [one.model_dump() for one in found])

@@ -34,10 +34,8 @@ ALLOCATIONS_PROBED = 11  # smaller parts, each shrunk and probed in half of the 
 ALLOCATION_SECONDS = 2.0  # for each of them
 FEWEST_PROBED, FEWEST_SAMPLE = 500, 200  # examples, where there is little time
 EFFORTS = (0.05, 3.0)  # least and most that is trained, in comparison with the usual amount
-DEV_TIME, DEV_PASSES = (
-    0.15,
-    2.5,
-)  # share of a time limit for dev, which the original answers twice, the small model once
+DEV_TIME = 0.15  # share of a time limit for the answers to dev
+DEV_PASSES = 2.5  # through the fine-tuned original, the frozen encoder, and the small model
 FEWEST_DEV = 1000  # rows of dev, where there is no time for all
 # Labelled rows, where there is no time for all: of fewer, the original would read each more often.
 FEWEST_ROWS = FEWEST_STEPS_OF_ORIGINAL * SMALL_BATCH
@@ -221,9 +219,8 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace, effort: floa
     if others or models:
         final = count_read(config.recovery, situation, choices) * pace.train_cut
         phases["comparison"] = others * (final + dev * pace.forward) + models * as_original
-    encoded = min(rows, MOST_TEXTS) + min(
-        count_available(config.recovery, situation, choices.augment) - rows, MOST_TEXTS
-    )
+    most = min(MOST_TEXTS, config.probing.max_examples)  # labelled texts, and as many others
+    encoded = min(rows, most) + min(count_available(config.recovery, situation, choices.augment) - rows, most)
     rungs = len(bench.rungs)
     by_rungs = dev * pace.forward * sum(pace.for_rung(name) for name in bench.rungs) / pace.train
     evaluation = rungs * FIXED_SECONDS + (encoded + dev) * pace.forward + by_rungs

@@ -24,7 +24,7 @@ from probescale.tasks.kinds import find_kind
 from probescale.tasks.sampling import sample
 from probescale.utils.distributed import run_on_all
 
-CHECKED_TEXTS, CHECKED_BLOCKS = 1000, 8  # of labelled texts, of running text
+CHECKED_TEXTS, CHECKED_BLOCKS = 500, 8  # of labelled texts, of running text
 HALFWAY = {"largest_loss": 0.6, "smallest_gain": 0.5}  # of a Health, where there is a teacher
 BELOW_PROBE = 0.03  # a fine-tuned model answers its own training texts better than a linear probe answers new ones
 

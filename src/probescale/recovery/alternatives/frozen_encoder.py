@@ -22,12 +22,14 @@ from probescale.tasks.data import Data
 # At most so many labelled texts, and as many unlabelled ones, go through the encoder, beside those of dev: gte-small
 # takes half a minute for 2,000 short sentences on one core. A probe of a few hundred weights hardly gains from more.
 MOST_TEXTS = 2_000
-MOST_WORDS = 20_000  # where words are tagged: about as much, with 10 to 20 words per text
+WORDS_PER_TEXT = 10  # where words are tagged, about; the limit is one of words then
 
 
-def fit_frozen_encoder(source: LessonSource, loaded: LoadedModel, max_length: int) -> SimpleModel:
+def fit_frozen_encoder(
+    source: LessonSource, loaded: LoadedModel, max_length: int, most_texts: int = MOST_TEXTS
+) -> SimpleModel:
     """The mean of the last layer's states (for words: the state of the first token) with a linear probe."""
-    most = MOST_WORDS if source.train.per_word else MOST_TEXTS
+    most = min(most_texts, MOST_TEXTS) * (WORDS_PER_TEXT if source.train.per_word else 1)
     lessons = source.draw(most, most)
     encode = partial(_encode, loaded, max_length)
     probe = fit_dense_probe(lessons, encode(lessons.data))

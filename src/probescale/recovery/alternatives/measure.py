@@ -8,7 +8,7 @@ import numpy as np
 
 from probescale.models.loading import LoadedModel
 from probescale.recovery.alternatives.bag_of_words import fit_bag_of_words
-from probescale.recovery.alternatives.frozen_encoder import fit_frozen_encoder
+from probescale.recovery.alternatives.frozen_encoder import MOST_TEXTS, fit_frozen_encoder
 from probescale.recovery.alternatives.lessons import LessonSource
 from probescale.recovery.alternatives.simple_model import SimpleModel
 from probescale.recovery.alternatives.static_embeddings import fit_static_embeddings
@@ -31,30 +31,32 @@ def measure_alternatives(
     *,
     max_length: int,
     seed: int,
+    most_texts: int = MOST_TEXTS,
     class_weights: np.ndarray | None = None,
 ) -> tuple[Alternative, ...]:
     """What simpler models reach on dev: a bag of words, the frozen encoder, and static embeddings where installed.
 
     They learn the gold labels of train and the teacher's answers to the unlabelled texts. `teacher_logits`: (rows,
     classes) on the rows of train, followed by those of `unlabelled`; without them only the labels are learned.
-    `loaded` is the pre-trained model. `class_weights`: of the other models' loss. Static embeddings take minutes and
-    are measured only where the extra `static` is installed. Values are the same for the same seed; times are not.
+    `loaded` is the pre-trained model; at most so many labelled texts as `most_texts`, and as many others, go through
+    it. `class_weights`: of the other models' loss. Static embeddings take minutes and are measured only where the
+    extra `static` is installed. Values are the same for the same seed; times are not.
     """
     if task.kind.encodes:
         return measure_static_encoder(task, original, loaded, max_length=max_length, seed=seed)
     source = LessonSource(task.train, unlabelled, teacher_logits, seed)
     return tuple(
         _evaluate(model, task, original, loaded, max_length, seed, class_weights)
-        for model in _fit_all(source, loaded, max_length)
+        for model in _fit_all(source, loaded, max_length, most_texts)
     )
 
 
-def _fit_all(source: LessonSource, loaded: LoadedModel, max_length: int) -> Iterator[SimpleModel]:
+def _fit_all(source: LessonSource, loaded: LoadedModel, max_length: int, most_texts: int) -> Iterator[SimpleModel]:
     """One after the other, so that only one of them is in memory."""
     with spinner("alternatives: bag of words"):
         bag_of_words = fit_bag_of_words(source)
     yield bag_of_words
-    yield fit_frozen_encoder(source, loaded, max_length)
+    yield fit_frozen_encoder(source, loaded, max_length, most_texts)
     if static := fit_static_embeddings(source, loaded):
         yield static
 
