@@ -123,10 +123,10 @@ def read_estimate(out: Path) -> int:
 
 def describe(row: Row, result: RunResult, tournament_path: Path) -> dict[str, Any]:
     """A line of compression.jsonl, without the time of the whole run."""
-    tournament = json.loads(tournament_path.read_text())
     rounds = ("rates", "allocations", "slow", "rules", "finals")
+    tournament = json.loads(tournament_path.read_text()) if tournament_path.exists() else {}  # none in a short time
     tried = {str((one["shrink"], one["kept"], one["texts"], one["learning_rate"])): one["seconds"]
-             for name in rounds for one in tournament[name]}  # fmt: skip
+             for name in rounds for one in tournament.get(name, ())}  # fmt: skip
     return asdict(row) | {
         "metric": result.metric,
         "original": result.original.value,

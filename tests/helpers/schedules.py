@@ -9,9 +9,7 @@ from typing import Any
 from probescale.config import RunConfig
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.pace import Pace
-from probescale.pipeline.schedule import (
-    Schedule,
-)
+from probescale.pipeline.schedule import Schedule
 from probescale.recovery.automatic import Situation, choose_recipe, count_read
 from probescale.selection.strategies import STRATEGIES
 
@@ -28,7 +26,12 @@ class Bench(SimpleNamespace):
         return Bench(**{**vars(self), "situation": fewer})
 
     def with_dev(self, rows: int) -> Bench:
-        return Bench(**{**vars(self), "task": SimpleNamespace(dev=self.task.dev[:rows])})
+        return Bench(**{**vars(self), "task": SimpleNamespace(dev=self.task.dev[:rows], kind=self.task.kind)})
+
+    def with_length(self, tokens: int) -> Bench:
+        shorter = replace(self.situation, tokens=min(self.situation.tokens, float(tokens)))
+        model = self.config.model.model_copy(update={"max_length": min(tokens, self.config.model.max_length)})
+        return Bench(**{**vars(self), "situation": shorter, "config": self.config.model_copy(update={"model": model})})
 
     def with_selection(self, **settings: object) -> Bench:
         selection = self.config.selection.model_copy(update=settings)
@@ -54,7 +57,7 @@ def make_bench(situation: Situation = USUAL, **changes) -> Any:
         config=config,
         situation=situation,
         loaded=SimpleNamespace(layers=12),
-        task=SimpleNamespace(dev=range(800)),
+        task=SimpleNamespace(dev=range(800), kind=SimpleNamespace(unit="text")),
         shrinks=[ShrinkPlan(), ShrinkPlan(rank=64)],
         strategy=STRATEGIES[config.selection.strategy],
         strategies=[config.selection.strategy, *config.compare],

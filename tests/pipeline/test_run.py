@@ -24,7 +24,7 @@ from probescale.models.heads import stock_class_name
 from probescale.models.loading import load_as_saved
 from probescale.models.proof.twin import build_twin_config
 from probescale.pipeline import run as pipeline
-from probescale.pipeline import schedule, training
+from probescale.pipeline import schedule, time_left, training
 from probescale.pipeline.validate import check, load_config
 from probescale.probing.score_files import load_scores
 from probescale.recovery.recipe import Choices
@@ -97,7 +97,7 @@ def test_what_a_run_writes(bert_run):
 def test_config_yaml_runs_again(bert_run):
     path, out = bert_run
     given, settled = load_config(path), load_config(out / "config.yaml")
-    own = {"epochs": 6, "learning_rate": 3e-3, "batch_size": 16}
+    own = {"epochs": 6, "learning_rate": 3e-3, "batch_size": 16, "dropout": "model"}
     assert settled.recovery.original == given.recovery.original.model_copy(update=own), "what was chosen is written out"
     assert (settled.task.metric, settled.recovery.class_weights) == ("accuracy", "none")
     recovery = settled.recovery.model_copy(
@@ -277,7 +277,8 @@ def test_the_seed_reaches_the_new_head(model_folder, task_files):
 
 def test_runs_that_share_the_original_share_its_recipe(model_folder, task_files, tmp_path, monkeypatch):
     """With little time the teacher answers only a part of the texts: the same part for all of them."""
-    monkeypatch.setattr(schedule, "EFFORTS", (0.005, 0.005))
+    for module in (schedule, time_left):
+        monkeypatch.setattr(module, "EFFORTS", (0.005, 0.005))
     raw = raw_config(model_folder("bert"), task_files) | {"time": "10m", "compare": []}
     raw["recovery"] = {"learning_rate": 3e-3, "original": {"epochs": 6, "batch_size": 16}}
     own = "".join(f"he is good {n} times,she is good {n} times\n" for n in range(6))

@@ -15,17 +15,17 @@ from helpers.schedules import PACE, USUAL, make_bench, trained
 from probescale.config import RecoveryConfig
 from probescale.errors import Problems, UserError
 from probescale.pipeline import schedule as scheduling
+from probescale.pipeline.estimates import estimate_phases
 from probescale.pipeline.pace import Pace, measure_pace
 from probescale.pipeline.schedule import (
     EFFORTS,
     Schedule,
-    estimate_phases,
-    fit_into,
     follow_schedule,
     make_schedule,
     plan_schedule,
 )
 from probescale.pipeline.sources import count_source_texts
+from probescale.pipeline.time_left import fit_into
 from probescale.pipeline.tournament_size import count_tournament_texts
 from probescale.pipeline.validate import check
 from probescale.pipeline.workbench import prepare
@@ -144,13 +144,13 @@ def test_a_short_limit_trains_less_and_says_so():
 
 
 def test_where_there_is_no_time_for_all_rows_some_are_used():
-    """A table of 50,000 rows and ten minutes: the original cannot read each of them even once."""
+    """A table of 50,000 rows and ten minutes: the original reads some of them, and time is left for the small model."""
     bench = make_bench(replace(USUAL, labelled=50_000, unlabelled=0), time="10m")
     plan = plan_schedule(bench, PACE)
     assert plan.rows is not None
     assert 2400 < plan.rows < 50_000
     assert 0.8 * 600 < plan.total <= 601, "as many as there is time for"
-    assert plan.choices.original_epochs == 1
+    assert plan.effort >= 0.99 * scheduling.ENOUGH_EFFORT
     assert any(f"{plan.rows:,} of the labelled rows" in line for line in plan.lines())
     longer = plan_schedule(make_bench(replace(USUAL, labelled=50_000, unlabelled=0), time="15m"), PACE)
     assert longer.rows is None or longer.rows > plan.rows
@@ -159,9 +159,9 @@ def test_where_there_is_no_time_for_all_rows_some_are_used():
 
 def test_a_large_dev_set_takes_a_small_part_of_the_time():
     bench = make_bench(time="10m")
-    bench.task = SimpleNamespace(dev=range(60_000))
+    bench.task = SimpleNamespace(dev=range(60_000), kind=bench.task.kind)
     plan = plan_schedule(bench, PACE)
-    assert plan.dev == round(0.15 * 600 / (2.5 * PACE.forward))
+    assert plan.dev == round(0.1 * 600 / (2.5 * PACE.forward))
     assert plan.total <= 601
     assert any(f"{plan.dev:,} rows of dev" in line for line in plan.lines())
     bench.config = make_bench(time="10h").config
@@ -182,6 +182,7 @@ paces = st.builds(
     train=st.floats(1e-3, 0.2),
     train_cut=st.floats(1e-4, 0.1),
     train_rungs=st.just({}),
+    train_plainly=st.none(),
 )
 situations = st.builds(
     Situation,
@@ -300,9 +301,37 @@ def test_fewer_rows_are_those_that_the_settings_of_the_run_give_again(bench, mon
     assert again.task.train.texts == followed.task.train.texts
     assert again.shrinker.texts.texts == followed.shrinker.texts.texts
     assert followed.provenance == bench.provenance, "it names the data as given"
-    fewer = bench.prepare_again(None, 10)
+    fewer = bench.prepare_again(None, 10, None)
     assert (len(fewer.task.train), len(fewer.task.dev)) == (120, 10)
     assert prepare(fewer.config).task.dev.texts == fewer.task.dev.texts
+
+
+def test_long_texts_are_cut_shorter_before_a_time_is_refused():
+    long, pace = replace(USUAL, tokens=120.0), Pace(forward=0.02, train=0.06, train_cut=0.02)
+    whole = sum(scheduling._plan(make_bench(long).with_rows(2400), pace, scheduling.USEFUL_EFFORT).values())
+    enough, short = (plan_schedule(make_bench(long, time=f"{share * whole:.0f}s"), pace) for share in (1.3, 0.7))
+    assert enough.tokens is None
+    assert short.tokens in scheduling.SHORTER
+    assert short.total <= 0.7 * whole
+    assert short.pace.forward == pytest.approx(pace.forward * short.tokens / 120)
+    assert any(f"first {short.tokens} tokens" in line for line in short.lines())
+    model = {"source": "m", "max_length": 128}
+    with pytest.raises(UserError, match="too short"):  # a length that was set stays
+        plan_schedule(make_bench(long, time=f"{0.7 * whole:.0f}s", model=model), pace)
+
+
+def test_a_run_with_shorter_texts_is_one_with_that_length_in_its_settings(bench):
+    followed = bench.prepare_again(None, None, 12)
+    assert followed.config.model.max_length == 12
+    assert followed.situation.tokens == prepare(followed.config).situation.tokens <= 12 < bench.situation.tokens
+
+
+def test_an_original_that_is_cut_short_has_no_dropout_and_is_timed_without():
+    pace = PACE._replace(train_plainly=PACE.train / 2)
+    usual, hasty = (choose_recipe(RecoveryConfig(), USUAL, effort) for effort in (1.0, 0.05))
+    assert (usual.original_dropout, hasty.original_dropout) == (None, 0.0)
+    times = [estimate_phases(make_bench(), hasty, one)["training the original"] for one in (PACE, pace)]
+    assert times[0] - times[1] == pytest.approx(hasty.original_epochs * USUAL.labelled * PACE.train / 2)
 
 
 def test_the_situation_is_that_of_model_and_data(bench):

@@ -13,12 +13,8 @@ from probescale.config import RecoveryConfig
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.outputs import settled_config
 from probescale.pipeline.rungs import keep_choices, settle_recipe
-from probescale.pipeline.schedule import (
-    Schedule,
-    plan_schedule,
-    refit,
-    scale_probing,
-)
+from probescale.pipeline.schedule import Schedule, plan_schedule, scale_probing
+from probescale.pipeline.time_left import refit
 from probescale.pipeline.tournament import Candidate, Tournament
 from probescale.pipeline.tournament_size import settle_tournament, texts_per_candidate
 from probescale.recovery.automatic import choose_recipe, count_read
@@ -112,7 +108,7 @@ def test_with_little_time_fewer_examples_are_probed():
     assert usual == config
     assert (quick.probing.max_examples, quick.selection.sample) == (949, 316)
     least = scale_probing(config, 100, 0.05)
-    assert (least.probing.max_examples, least.selection.sample) == (500, 200), "of 100 rows, all"
+    assert (least.probing.max_examples, least.selection.sample) == (500, 150), "of 100 rows, all"
     short, long = (plan_schedule(make_bench(time=limit), PACE) for limit in ("4m", "2h"))
     assert short.probed < long.probed == config.probing.max_examples
     assert short.seconds["probing"] < long.seconds["probing"]

@@ -13,6 +13,7 @@ Tracker = Literal["tensorboard", "mlflow", "wandb", "trackio"]  # of the trainer
 Epochs = Annotated[Int, Field(ge=0, le=10**4)]
 Rate = Annotated[float, Field(gt=0, le=1)]
 BatchSize = Annotated[Int, Field(ge=1, le=10**6)]
+Dropout = Annotated[float, Field(ge=0, lt=1)] | Literal["model"]
 ClassWeights = Literal["none", "square_root", "balanced"]
 
 
@@ -25,6 +26,11 @@ class OriginalConfig(Section):
     epochs: Epochs | Auto = Field(default="auto", description="Passes over the labelled data; 0: it is used as it is.")
     learning_rate: Rate | Auto = Field(default="auto", description="Peak learning rate.")
     batch_size: BatchSize | Auto = Field(default="auto", description="Examples per step.")
+    dropout: Dropout | Auto = Field(
+        default="auto",
+        description="Dropout in training; model: the model's own. auto: the model's own, or 0 where there is only time "
+        "for fewer epochs than usual.",
+    )
     retrain: bool = Field(
         default=False,
         description="Train a new head even if the model was fine-tuned for these very labels. Otherwise such a model "
@@ -62,10 +68,10 @@ class RecoveryConfig(Section):
     )
     warmup: float = Field(default=0.1, ge=0, lt=1, description="Share of all steps used for warm-up.")
     weight_decay: float = Field(default=0.01, ge=0, description="AdamW's weight decay.")
-    dropout: Annotated[float, Field(ge=0, lt=1)] | Literal["auto", "model"] = Field(
+    dropout: Dropout | Auto = Field(
         default="auto",
-        description="Dropout in training; model: the model's own. auto: the model's own for the original, 0 for "
-        "subnetworks, which is faster on a CPU.",
+        description="Dropout in training; model: the model's own. auto: 0 for subnetworks, which is faster on a CPU; "
+        "without distil the model's own.",
     )
     layer_decay: float = Field(
         default=1.0, gt=0, le=1, description="Learning rate of a layer as a share of the layer above; 1: equal for all."

@@ -32,6 +32,17 @@ class Pace(NamedTuple):
     train: float  # a training step of the original
     train_cut: float  # a training step of a model of the budget's size; of a ladder, of its largest rung
     train_rungs: dict[str, float] = {}  # noqa: RUF012 - the same of every rung; nothing changes it
+    train_plainly: float | None = None  # a training step of the original without dropout, where time is limited
+
+    def for_shorter(self, share: float) -> Pace:
+        """The pace of texts with this share of the tokens."""
+        rungs = {name: share * seconds for name, seconds in self.train_rungs.items()}
+        plainly = self.train_plainly and share * self.train_plainly
+        return Pace(share * self.forward, share * self.train, share * self.train_cut, rungs, plainly)
+
+    def for_original(self, dropout: float | None) -> float:
+        """Seconds per text of a training step of the original."""
+        return self.train_plainly if dropout == 0 and self.train_plainly else self.train
 
     def for_rung(self, name: str) -> float:
         """Seconds per text of a training step of this size."""
@@ -44,11 +55,12 @@ def measure_pace(bench: Workbench) -> Pace:
     with spinner("measuring this machine"):
         forward = _time_forward(bench)
         train = _time_training(bench, bench.loaded, recipe.original_batch_size, recipe.original_dropout)
+        plainly = bench.config.time and _time_training(bench, bench.loaded, recipe.original_batch_size, 0.0)
         cut = {
             name: _time_training(rung, keep_layers(rung.loaded, _usual_layers(rung)), recipe.batch_size, recipe.dropout)
             for name, rung in bench.rungs.items()
         }
-    return Pace(forward, train, max(cut.values()), cut if bench.config.selection.ladder else {})
+    return Pace(forward, train, max(cut.values()), cut if bench.config.selection.ladder else {}, plainly or None)
 
 
 def _usual_layers(bench: Workbench) -> Subset:

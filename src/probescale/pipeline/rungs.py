@@ -14,10 +14,12 @@ from pathlib import Path
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset
 from probescale.pipeline.allocation import allocate
+from probescale.pipeline.estimates import name_phase
 from probescale.pipeline.evaluation import Evaluator
-from probescale.pipeline.schedule import Schedule, choose_rung_recipe, name_phase, refit
+from probescale.pipeline.schedule import Schedule, choose_rung_recipe
 from probescale.pipeline.seals import INNER
 from probescale.pipeline.sources import SavedRung, SourceChoice, choose_source, count_source_texts
+from probescale.pipeline.time_left import refit
 from probescale.pipeline.tournament import Lessons, Tournament, run_tournament
 from probescale.pipeline.tournament_size import count_planned, settle_tournament, without_pointless_tournament
 from probescale.pipeline.workbench import Workbench

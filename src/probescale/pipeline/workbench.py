@@ -236,11 +236,17 @@ class Workbench:
         """The same with at most so many rows of dev, to estimate what they take."""
         return replace(self, task=replace(self.task, dev=sample(self.task.dev, rows, self.config.seed)))
 
-    def prepare_again(self, rows: int | None, dev: int | None) -> Workbench:
-        """The same with so many of the labelled rows and of dev, as `task.max_train` and `task.max_dev` give them."""
+    def with_length(self, tokens: int) -> Workbench:
+        """The same with texts of at most so many tokens, to estimate what they take."""
+        model = self.config.model.model_copy(update={"max_length": min(tokens, self.config.model.max_length)})
+        return self.with_config(self.config.model_copy(update={"model": model}))
+
+    def prepare_again(self, rows: int | None, dev: int | None, tokens: int | None) -> Workbench:
+        """The same with so many labelled rows, rows of dev and tokens per text; each None: as before."""
         fewer = {name: value for name, value in (("max_train", rows), ("max_dev", dev)) if value is not None}
-        task = self.config.task.model_copy(update=fewer)
-        again = prepare(self.config.model_copy(update={"task": task}), quiet=True)
+        config = (self.with_length(tokens) if tokens else self).config
+        task = config.task.model_copy(update=fewer)
+        again = prepare(config.model_copy(update={"task": task}), quiet=True)
         return replace(again, costs=self.costs, provenance=self.provenance)
 
     def with_recipe(self, recipe: Choices) -> Workbench:

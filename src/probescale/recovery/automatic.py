@@ -80,7 +80,7 @@ def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float 
         learning_rate=_value(settings.learning_rate, rate),
         texts=_value(settings.texts, per_epoch),
         batch_size=batch,
-        dropout=_dropout(settings, 0.0 if distil else None),
+        dropout=_dropout(settings.dropout, 0.0 if distil else None),
         augment=copies,
         # Between the two extremes, of which each is bad for the F1 of some tasks (docs/guides/training.md).
         class_weights=_value(settings.class_weights, "square_root" if situation.rare_labels else "none"),
@@ -115,12 +115,12 @@ def _choose_for_text(settings: RecoveryConfig, situation: Situation, effort: flo
         learning_rate=_value(settings.learning_rate, _rate(RATE_OF_TEXT, situation)),
         texts=None if texts >= situation.unlabelled else texts,
         batch_size=batch,
-        dropout=_dropout(settings, 0.0),
+        dropout=_dropout(settings.dropout, 0.0),
         augment=0,
         original_epochs=_value(own.epochs, 0 if situation.already_trained else 1),
         original_learning_rate=_value(own.learning_rate, _rate(RATE_OF_TEXT / 4, situation)),
         original_batch_size=_value(own.batch_size, batch),
-        original_dropout=_dropout(settings, 0.0),
+        original_dropout=_dropout(_value(own.dropout, settings.dropout), 0.0),
     )
 
 
@@ -134,7 +134,10 @@ def _of_original(settings: RecoveryConfig, situation: Situation, effort: float) 
         "original_epochs": _value(own.epochs, 0 if situation.already_trained else _value(settings.epochs, epochs)),
         "original_learning_rate": _value(own.learning_rate, _value(settings.learning_rate, rate)),
         "original_batch_size": batch,
-        "original_dropout": _dropout(settings, None),
+        # Without dropout a step takes three quarters of the time, and few passes do not learn rows by heart.
+        "original_dropout": _dropout(
+            _value(own.dropout, settings.dropout), 0.0 if 0 < epochs < _epochs(rows) else None
+        ),
     }
 
 
@@ -212,10 +215,11 @@ def _haste(steps: float) -> float:
     return min(max((STEPS[0] / max(steps, 1)) ** 0.5, 1.0), MOST_HASTE)
 
 
-def _dropout(settings: RecoveryConfig, usual: float | None) -> float | None:
-    if settings.dropout == "auto":
+def _dropout(setting: float | str, usual: float | None) -> float | None:
+    """A setting as trainings take it; None: the model's own."""
+    if setting == "auto":
         return usual
-    return None if settings.dropout == "model" else settings.dropout
+    return None if setting == "model" else float(setting)
 
 
 def _value(setting: Any, chosen: Any) -> Any:  # noqa: ANN401 - a number of either type

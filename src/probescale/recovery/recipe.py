@@ -84,6 +84,7 @@ class Choices(Record):
             "epochs": self.original_epochs,
             "learning_rate": self.original_learning_rate,
             "batch_size": self.original_batch_size,
+            "dropout": "model" if self.original_dropout is None else self.original_dropout,
         }
         values = {
             "epochs": self.epochs,

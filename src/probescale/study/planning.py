@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from probescale.models.counting import count_parameters
+from probescale.pipeline.estimates import estimate_phases
 from probescale.pipeline.pace import Pace, measure_pace
-from probescale.pipeline.schedule import estimate_phases
 from probescale.pipeline.workbench import Workbench, prepare
 from probescale.recovery.automatic import count_available
 from probescale.study.cells import Study

@@ -1,0 +1,66 @@
+"""The recipe of a training that is about to begin, by the time that is left."""
+
+from __future__ import annotations
+
+from probescale.config import RecoveryConfig
+from probescale.pipeline.estimates import name_phase
+from probescale.pipeline.schedule import EFFORTS, Schedule
+from probescale.pipeline.tournament_size import BELOW, FULL
+from probescale.pipeline.workbench import Workbench
+from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
+from probescale.recovery.recipe import Choices
+from probescale.utils.progress import Phases
+
+MOST_SLOWER = 3.0  # times; a machine whose pace changes more is not planned for
+
+
+def refit(schedule: Schedule, bench: Workbench, phases: Phases, per_text: float | None = None) -> Choices:
+    """The recipe with as many texts as the time that is left allows; where no time was given, as it was planned.
+
+    `per_text`: seconds of a training step per text; by default as measured before the work, corrected by how much
+    longer or shorter than planned everything has taken so far.
+    """
+    settings, choices = bench.config.recovery, bench.chosen_recipe
+    if schedule.limit is None or not settings.epochs == settings.texts == "auto":
+        return choices
+    slower = min(max(phases.slower, 1 / MOST_SLOWER), MOST_SLOWER)
+    per_text = per_text or slower * schedule.pace.for_rung(bench.rung)
+    left = schedule.limit - phases.elapsed - slower * schedule.seconds["evaluation"]
+    if others := len(bench.config.other_models):  # each about as long as the original
+        left -= others * phases.took.get("training the original", slower * schedule.seconds["training the original"])
+    if bench.rung:  # a share for this rung, the rest for those below it
+        left *= _share_of_rung(schedule, bench.rung, phases)
+    trainings = float(len(bench.strategies) + len(bench.config.references))
+    if bench.strategy.reads == "tournament" and name_phase(bench.rung, "tournament") not in phases.took:
+        size = BELOW if bench.follows else FULL
+        if trial := bench.config.selection.trial:
+            left -= trial * size.units * per_text
+        else:
+            trainings += size.cost
+    return fit_into(choices, settings, bench.situation, max(left, 1.0) / trainings, per_text)
+
+
+def _share_of_rung(schedule: Schedule, rung: str, phases: Phases) -> float:
+    """The planned share of a rung in the time of all that are not trained yet."""
+    planned: dict[str, float] = {}
+    for name in schedule.pace.train_rungs:
+        steps = (name_phase(name, what) for what in ("tournament", "training"))
+        planned[name] = sum(schedule.seconds.get(step, 0.0) for step in steps if step not in phases.took)
+    own = planned[rung]
+    return own / sum(planned.values()) if own else 1.0
+
+
+def fit_into(
+    choices: Choices, settings: RecoveryConfig, situation: Situation, seconds: float, per_text: float
+) -> Choices:
+    """The recipe with as many texts as can be read in this time, when it is known how fast that goes.
+
+    More time than that of the most that makes sense is not used up.
+    """
+    every = count_available(settings, situation, choices.augment)
+    available = min(every, choices.texts or every)  # those that the teacher has answered
+    most = count_read(settings, situation, choose_recipe(settings, situation, EFFORTS[1]))
+    read = max(min(round(seconds / per_text), most), 1)
+    epochs = max(min(round(read / available), read // max(situation.labelled, 1)), 1)  # each reads all labelled texts
+    texts = max(min(read // epochs, available), min(situation.labelled, available))
+    return choices.model_copy(update={"epochs": epochs, "texts": None if texts >= every else texts})
