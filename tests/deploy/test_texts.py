@@ -74,6 +74,19 @@ def test_a_table_without_header_and_columns_by_number():
     assert [line.text for line in read_texts(io.BytesIO(b"id,said\n7,a\n"), "csv", "2")] == ["a"]
 
 
+@pytest.mark.parametrize(
+    ("header", "found"), [("review,text", "a"), ("id,text", "b"), ("text,review", "b")], ids=["both", "usual", "other"]
+)
+def test_the_column_of_training_is_found_without_being_named(header, found):
+    """A model that learned from `review` reads this column, and `text` where there is none."""
+    names = header.split(",")
+    as_json = json.dumps(dict(zip(names, ("a", "b"), strict=True))).encode()
+    for data, kind in ((f"{header}\na,b\n".encode(), "csv"), (as_json, "jsonl")):
+        assert [line.text for line in read_texts(io.BytesIO(data), kind, "review", otherwise="text")] == [found]
+    with pytest.raises(UserError, match='no column "review"'):
+        list(read_texts(io.BytesIO(b"id,said\n7,a\n"), "csv", "review", otherwise="text"))
+
+
 def test_what_could_not_be_written_again_is_told():
     deep = b"[" * 400 + b"]" * 400
     for other in (b'"\\ud800"', b"[" * 100_000 + b"]" * 100_000):

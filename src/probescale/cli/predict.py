@@ -27,8 +27,15 @@ def predict(
     model: SavedModel,
     file: Annotated[str, typer.Argument(help="One text per line, .csv, .tsv or .jsonl; -: standard input.")] = "-",
     rung: Rung = None,
-    text: Annotated[str, typer.Option(help="Column or field of the text; a column also by number, from 1.")] = "text",
-    pair: Annotated[str | None, typer.Option(help="Column or field of the second text.")] = None,
+    text: Annotated[
+        str | None,
+        typer.Option(
+            help="Column or field of the text; a column also by number, from 1.", show_default="as in training, or text"
+        ),
+    ] = None,
+    pair: Annotated[
+        str | None, typer.Option(help="Column or field of the second text.", show_default="as in training")
+    ] = None,
     no_header: Annotated[
         bool, typer.Option("--no-header", help="The first line of a table is a row; its columns are 1, 2, ...")
     ] = False,
@@ -65,6 +72,7 @@ def predict(
     _check_files(path, out, format_, model, overwrite=overwrite)
     with quick_imports():
         from probescale.deploy.continuations import WritingOptions
+        from probescale.deploy.metadata import InputColumns
         from probescale.deploy.open_model import open_model
         from probescale.deploy.predict import predict_lines, require_kind
         from probescale.deploy.tables import prediction_tables
@@ -77,7 +85,12 @@ def predict(
     faults = FaultCounter(lambda message: typer.echo(message, err=True))
     vectors = out is not None and out.suffix in VECTORS
     with path.open("rb") if path else sys.stdin.buffer as stream, open_output(None if vectors else out) as target:
-        lines = read_texts(stream, detect_format(path), text, pair, header=not no_header)
+        learned = opened.columns if text is None and pair is None else None
+        columns = learned or InputColumns(text=text or "text", pair=pair)
+        otherwise = "text" if learned else None
+        lines = read_texts(
+            stream, detect_format(path), columns.text, columns.pair, otherwise=otherwise, header=not no_header
+        )
         kind = require_kind(opened)
         writing = WritingOptions(new_tokens or WritingOptions.tokens, chat) if new_tokens or chat else None
         predictions = faults.watch(predict_lines(opened, lines, max_length, writing))

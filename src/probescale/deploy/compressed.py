@@ -217,9 +217,11 @@ class Compressed:
     def _on_pairs(self) -> bool:
         """Whether the model was trained on pairs of texts. The data files may be gone: they are not checked."""
         from probescale.config import RunConfig
+        from probescale.tasks.kinds import find_kind
         from probescale.utils.yaml_files import parse_section, read_yaml
 
-        return parse_section(read_yaml(self.folder / "config.yaml"), RunConfig).task.train.pair is not None
+        task = parse_section(read_yaml(self.folder / "config.yaml"), RunConfig).task
+        return task.train.pair is not None and not find_kind(task.kind).encodes  # each text has a vector of its own
 
     # Ways out
 

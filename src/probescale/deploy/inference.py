@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
-from probescale.deploy.metadata import ModelMetadata, read_metadata
+from probescale.deploy.metadata import InputColumns, ModelMetadata, read_metadata
 from probescale.errors import UserError, first_line
 from probescale.models.batching import batches_by_tokens
 from probescale.models.heads import detect_head
@@ -47,6 +47,7 @@ class InferenceModel:
     run: RunBatch
     folder: Path | None = None  # with the weights; None for a model of the hub
     trained_length: int | None = None  # tokens after which training cut its texts
+    columns: InputColumns | None = None  # in which `predict` looks for texts; None: those of tables in general
     write: Write | None = None  # goes on with tokens; None: the model writes no texts
 
 
@@ -145,6 +146,7 @@ def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
             run=run,
             folder=folder,
             trained_length=metadata.max_length,
+            columns=metadata.columns,
             write=partial(_write, loaded) if kind and kind.unit == "token" else None,
         ),
         field="MODEL",

@@ -14,6 +14,13 @@ from probescale.utils.files import Record, read_json
 Tokens = Annotated[int, Field(ge=1, strict=True)]
 
 
+class InputColumns(Record):
+    """The columns that a model learned from, in tables of one text or of a pair of texts per row."""
+
+    text: str = "text"
+    pair: str | None = None
+
+
 class ModelMetadata(Record):
     """A model's probescale.json. What inference does not read stays as it is."""
 
@@ -21,6 +28,7 @@ class ModelMetadata(Record):
 
     kind: str | None = None  # of the task
     max_length: Tokens | None = None  # tokens after which training cut its texts
+    columns: InputColumns | None = None
 
 
 def read_metadata(folder: Path | None, *, field: str) -> ModelMetadata:

@@ -58,5 +58,6 @@ def open_exported(folder: Path, exporter: Exporter, *, field: str) -> InferenceM
         run=exporter.open(folder, record),
         folder=folder,
         trained_length=metadata.max_length,
+        columns=metadata.columns,
     )
     return refuse_silent(model, field=field)

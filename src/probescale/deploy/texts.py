@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -39,17 +39,24 @@ def detect_format(path: Path | None) -> Format:
 
 
 def read_texts(
-    stream: BinaryIO, kind: Format, text: str = "text", pair: str | None = None, *, header: bool = True
+    stream: BinaryIO,
+    kind: Format,
+    text: str = "text",
+    pair: str | None = None,
+    *,
+    otherwise: str | None = None,
+    header: bool = True,
 ) -> Iterator[Line]:
     """The lines of a stream, one by one. `text` and `pair`: columns or fields of the texts.
 
-    `header`: whether the first line of a table has the names of its columns; otherwise they are "1", "2", ...
+    `otherwise`: the one of the text where there is none called `text`. `header`: whether the first line of a table has
+    the names of its columns; otherwise they are "1", "2", ...
     """
     if kind == "lines":
         return (_checked(number, line, None, fault) for number, line, fault in _decoded(stream))
     if kind == "jsonl":
-        return (_from_json(number, line, text, pair, fault) for number, line, fault in _decoded(stream))
-    return _from_table(stream, "\t" if kind == "tsv" else ",", text, pair, header=header)
+        return (_from_json(number, line, (text, otherwise), pair, fault) for number, line, fault in _decoded(stream))
+    return _from_table(stream, "\t" if kind == "tsv" else ",", (text, otherwise), pair, header=header)
 
 
 def _decoded(stream: BinaryIO) -> Iterator[tuple[int, str, str]]:
@@ -90,7 +97,13 @@ def _find_unwritable(line: str, row: Mapping[str, Any]) -> str:
     return ""
 
 
-def _from_json(number: int, line: str, text: str, pair: str | None, fault: str) -> Line:
+def _choose_name(names: Collection[str], wanted: tuple[str, str | None]) -> str:
+    """The first of two names, or the second where only that is there."""
+    text, otherwise = wanted
+    return otherwise if otherwise in names and text not in names else text
+
+
+def _from_json(number: int, line: str, wanted: tuple[str, str | None], pair: str | None, fault: str) -> Line:
     if fault:
         return Line(number, fault=fault)
     try:
@@ -99,6 +112,7 @@ def _from_json(number: int, line: str, text: str, pair: str | None, fault: str) 
         return Line(number, fault=f"not JSON: {str(error).splitlines()[0]}")
     if not isinstance(row, dict):
         return Line(number, fault="not an object with fields")
+    text = _choose_name(row, wanted)
     if fault := _find_unwritable(line, row):
         return Line(number, fault=fault)
     if missing := [name for name in (text, pair) if name is not None and name not in row]:
@@ -106,7 +120,9 @@ def _from_json(number: int, line: str, text: str, pair: str | None, fault: str) 
     return _checked(number, row[text], row[pair] if pair else None, row=row)
 
 
-def _from_table(stream: BinaryIO, between: str, text: str, pair: str | None, *, header: bool) -> Iterator[Line]:
+def _from_table(
+    stream: BinaryIO, between: str, wanted: tuple[str, str | None], pair: str | None, *, header: bool
+) -> Iterator[Line]:
     faults: dict[int, str] = {}
 
     def lines() -> Iterator[str]:
@@ -125,7 +141,7 @@ def _from_table(stream: BinaryIO, between: str, text: str, pair: str | None, *, 
             hint="give a file in UTF-8 whose first line names its columns",
         )
     names = list(_different(first)) if header else [str(n) for n in range(1, len(first) + 1)]
-    places = _find_places(names, text, pair)
+    places = _find_places(names, _choose_name(names, wanted), pair)
     if not header:
         yield _of_row(1, first, names, places)
     before = rows.line_num

@@ -339,6 +339,9 @@ class Evaluator:
         record = describe_cut(self.loaded, kept, model) | more
         record["params"] = count_parameters(model.model, model.family).total
         record["max_length"], record["kind"] = self.config.model.max_length, self.task.kind.name
+        if self.task.kind.unit == "text":  # words are in the first column, wherever they were
+            train = self.config.task.train
+            record["columns"] = {"text": str(train.text), "pair": train.pair and str(train.pair)}
         if model.thresholds:
             record["thresholds"] = model.thresholds
         save_model(model, record, folder, max_length=self.config.model.max_length)
