@@ -55,6 +55,28 @@ def run(tmp_path_factory, model_folder):
 
 
 @pytest.mark.slow
+def test_held_out_texts_are_compared_with_the_vectors_of_the_original(tmp_path, model_folder):
+    """With `recovery.validation`, the epoch that is nearest to the original is kept, not the first."""
+    settings = {**SETTINGS, "recovery.validation": 0.2, "recovery.learning_rate": 1e-3}
+    texts = write_texts(tmp_path / "corpus.txt", 200)
+    small = compress(str(model_folder("bert")), texts, budget="60%", out=tmp_path / "run", settings=settings)
+    assert len(small.result.subnetwork.losses) > 2
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_ladder_of_encoders(tmp_path, model_folder):
+    """The smaller rung is tried as a cut of the larger one, too, with its pooling."""
+    texts = write_texts(tmp_path / "corpus.txt", 300)
+    settings = {name: value for name, value in SETTINGS.items() if name != "selection.k"}
+    small = compress(str(model_folder("bert")), texts, ladder=["1.5x", "2.5x"], out=tmp_path / "run", settings=settings)
+    assert list(small.rungs) == ["1.5x", "2.5x"]
+    sources = json.loads((tmp_path / "run" / "rungs" / "2.5x" / "source.json").read_text())["sources"]
+    assert len(sources) == 2
+    assert all(0 < source["loss"] < 10 for source in sources)
+
+
+@pytest.mark.slow
 def test_from_texts_to_sentence_transformers(run):
     from sentence_transformers import SentenceTransformer
 

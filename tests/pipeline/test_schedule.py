@@ -32,6 +32,7 @@ from probescale.pipeline.workbench import prepare
 from probescale.recovery import automatic
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
 from probescale.recovery.recipe import Choices
+from probescale.tasks.documents import Documents
 from probescale.utils.progress import parse_time
 
 # Durations
@@ -300,10 +301,48 @@ def test_fewer_rows_are_those_that_the_settings_of_the_run_give_again(bench, mon
     again = prepare(followed.config)
     assert again.task.train.texts == followed.task.train.texts
     assert again.shrinker.texts.texts == followed.shrinker.texts.texts
-    assert followed.provenance == bench.provenance, "it names the data as given"
+    assert followed.provenance == again.provenance, "it names the data that are used"
     fewer = bench.prepare_again(None, 10, None)
     assert (len(fewer.task.train), len(fewer.task.dev)) == (120, 10)
     assert prepare(fewer.config).task.dev.texts == fewer.task.dev.texts
+
+
+def test_rows_that_leave_a_dev_part_of_train_are_not_learned(bench):
+    task = bench.config.task.model_copy(update={"dev": None})
+    held_out = prepare(bench.config.model_copy(update={"task": task}))
+    labelled, dev = len(held_out.task.train), len(held_out.task.dev)
+    schedule = plan_schedule(held_out, PACE).model_copy(update={"dev": dev - 5})
+    followed = follow_schedule(held_out, schedule)
+    assert (len(followed.task.train), len(followed.task.dev)) == (labelled, dev - 5)
+
+
+def test_texts_are_not_cut_where_that_saves_nothing():
+    """With little time for a large dev set, or for short texts, a shorter length would not help."""
+    pace = Pace(forward=0.015, train=0.045, train_cut=0.015)
+    bench = make_bench(replace(USUAL, labelled=20_000, unlabelled=0, tokens=30.0), time="10m")
+    bench.task = SimpleNamespace(dev=range(10_000), kind=bench.task.kind)
+    plan = plan_schedule(bench, pace)
+    assert plan.dev is not None
+    assert plan.tokens is None
+    assert plan_schedule(make_bench(time="3m"), PACE).tokens is None
+
+
+def test_running_text_has_no_rows_to_leave_out():
+    """Between the least that is trained and what is worth more rows lie many limits: each of them has a plan."""
+    text = replace(USUAL, labelled=0, unlabelled=4000, tokens=256.0, running_text=True)
+    pace = Pace(forward=0.4, train=1.2, train_cut=0.8)
+    bench = make_bench(text, task={"train": "t", "kind": "text"}, shrink="none")
+    kind = SimpleNamespace(unit="token", encodes=False)
+    bench.task = SimpleNamespace(dev=Documents(("some text",) * 20), kind=kind)
+    least, enough = (sum(scheduling._plan(bench, pace, effort).values()) for effort in (EFFORTS[0], 0.2))
+    for limit in (1.05 * least, 0.5 * (least + enough), 2 * enough):
+        bench.config = bench.config.model_copy(update={"time": f"{limit:.0f}s"})
+        assert plan_schedule(bench, pace).total <= limit + 1
+
+
+def test_a_ladder_keeps_the_sizes_that_were_planned(bench):
+    ladder = bench.with_selection(ladder="auto", budget=None, k=None)
+    assert list(ladder.prepare_again(40, None, None).rungs) == list(ladder.rungs)
 
 
 def test_long_texts_are_cut_shorter_before_a_time_is_refused():
@@ -311,7 +350,7 @@ def test_long_texts_are_cut_shorter_before_a_time_is_refused():
     whole = sum(scheduling._plan(make_bench(long).with_rows(2400), pace, scheduling.USEFUL_EFFORT).values())
     enough, short = (plan_schedule(make_bench(long, time=f"{share * whole:.0f}s"), pace) for share in (1.3, 0.7))
     assert enough.tokens is None
-    assert short.tokens in scheduling.SHORTER
+    assert short.tokens in scheduling.SHORTER_LENGTHS
     assert short.total <= 0.7 * whole
     assert short.pace.forward == pytest.approx(pace.forward * short.tokens / 120)
     assert any(f"first {short.tokens} tokens" in line for line in short.lines())
@@ -332,6 +371,8 @@ def test_an_original_that_is_cut_short_has_no_dropout_and_is_timed_without():
     assert (usual.original_dropout, hasty.original_dropout) == (None, 0.0)
     times = [estimate_phases(make_bench(), hasty, one)["training the original"] for one in (PACE, pace)]
     assert times[0] - times[1] == pytest.approx(hasty.original_epochs * USUAL.labelled * PACE.train / 2)
+    fixed = RecoveryConfig.model_validate({"original": {"epochs": 10}})
+    assert choose_recipe(fixed, USUAL, 0.05).original_dropout is None, "ten passes are not few"
 
 
 def test_the_situation_is_that_of_model_and_data(bench):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +13,10 @@ from helpers.schedules import PACE, USUAL, make_bench
 from probescale.config import RecoveryConfig
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.outputs import settled_config
+from probescale.pipeline.pace import Pace
 from probescale.pipeline.rungs import keep_choices, settle_recipe
 from probescale.pipeline.schedule import Schedule, plan_schedule, scale_probing
-from probescale.pipeline.time_left import refit
+from probescale.pipeline.time_left import fit_to_time_left
 from probescale.pipeline.tournament import Candidate, Tournament
 from probescale.pipeline.tournament_size import settle_tournament, texts_per_candidate
 from probescale.recovery.automatic import choose_recipe, count_read
@@ -59,6 +61,25 @@ def test_the_final_training_takes_the_best_rate_and_the_time_that_is_left():
         assert read * 8.0 / 2000 <= 1200 - elapsed
 
 
+def test_a_full_model_beside_the_result_gets_the_time_of_its_longer_steps():
+    text = replace(USUAL, labelled=0, unlabelled=4000, tokens=256.0, running_text=True)
+    pace = Pace(forward=0.4, train=1.6, train_cut=0.8)
+    left, read = 1000.0, []
+    for compare in ([], ["plain_loss"], ["full_model"]):
+        selection = {"budget": "70%", "strategy": "block_influence"}
+        task = {"train": "t", "kind": "text"}
+        bench = make_bench(text, task=task, selection=selection, compare=compare, time="2h", shrink="none")
+        schedule = Schedule(
+            choices=bench.chosen_recipe, probed=1, sample=1, seconds={"evaluation": 0.0}, pace=pace, usual_seconds=1.0,
+            limit=left,
+        )  # fmt: skip
+        choices = fit_to_time_left(schedule, bench, clock(schedule, 0.0))
+        read.append(count_read(bench.config.recovery, text, choices) * pace.train_cut)
+    alone, with_plain, with_full = read
+    assert with_plain == pytest.approx(alone / 2, rel=0.05)
+    assert with_full == pytest.approx(alone / 3, rel=0.05)
+
+
 def test_what_was_chosen_by_the_clock_is_not_chosen_again(tmp_path):
     """A resumed run has another clock; what was chosen stands in a file."""
     bench = make_bench(time="20m")
@@ -94,7 +115,7 @@ def test_what_took_longer_than_planned_leaves_less_to_train(strategy):
     done = ("probing", "training the original")
     planned, reads = sum(schedule.seconds[name] for name in done), []
     for slower in (1.0, 1.5, 2.0):
-        choices = refit(schedule, bench, clock(schedule, slower * planned, slower, *done))
+        choices = fit_to_time_left(schedule, bench, clock(schedule, slower * planned, slower, *done))
         reads.append(count_read(bench.config.recovery, USUAL, choices))
         after = reads[-1] * slower * PACE.train_cut * (1.5 if strategy == "tried" else 1.0)
         assert slower * planned + after + slower * schedule.seconds["evaluation"] <= 1.01 * 1200

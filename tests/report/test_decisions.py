@@ -62,7 +62,10 @@ def test_a_busy_machine_is_said():
 def test_an_uncertain_choice_names_the_other_layers():
     details = " ".join(decide(found("uncertain_choice")).details)
     assert "The layers of uniform_k are as good here" in details
-    assert "The choice of layers is uncertain. Within the noise: it is chosen in 41% of 100 resamples" in details
+    assert (
+        "The choice of layers is uncertain. Within the noise: these layers are chosen in 41% of 100 resamples"
+        in details
+    )
     assert "uncertain" not in " ".join(decide(found("clear_success")).details)
 
 

@@ -80,7 +80,7 @@ def allocate(bench: Workbench, scores: ProbeScores, path: Path, larger: Path | N
 
 
 def rank_allocations(bench: Workbench, scores: ProbeScores, known: Mapping[str, float] | None = None) -> Allocations:
-    """Compare every allocation that fits the budget and is not smaller than another one in every part.
+    """The allocations that fit the budget, best first; without those that another one equals or exceeds in all parts.
 
     `known`: what some smaller parts lose, which is not measured again.
     """
@@ -142,7 +142,7 @@ def _single_parts(shrinks: Iterable[ShrinkPlan]) -> list[ShrinkPlan]:
 
 
 def least_lost(shrinker: Shrinker, parts: Sequence[ShrinkPlan]) -> dict[ShrinkPlan, float]:
-    """The share of what the layers know that each smaller part loses at least, however little of it probes find.
+    """The least that each smaller part loses, as a share of what the layers know, even where probes find no loss.
 
     Where states say little before the training, as for pairs of texts, a probe does not see what is missing. Missing
     tokens cost their share of new texts, narrower embeddings the square of the variance that they do not hold: about
@@ -168,8 +168,8 @@ def _information_lost(bench: Workbench, parts: Sequence[ShrinkPlan], kept: Subse
     """
     texts, train, seed = bench.shrinker.texts, bench.task.train, bench.config.seed
     _, new = split_rows(train.classes, NEW_TEXTS, seed)
-    known = sorted(set(range(len(texts))).difference(new))  # training texts come first
-    shrinker = Shrinker(bench.loaded, texts.take(known), max_length=bench.config.model.max_length)
+    old = sorted(set(range(len(texts))).difference(new))  # training texts come first
+    shrinker = Shrinker(bench.loaded, texts.take(old), max_length=bench.config.model.max_length)
     task = replace(bench.task, train=train.take(new))
     cut = keep_layers(bench.loaded, kept)
     every = tuple(range(1, len(kept) + 1))

@@ -31,13 +31,17 @@ def name_phase(rung: str, what: str) -> str:
 
 
 def estimate_phases(bench: Workbench, choices: Choices, pace: Pace, effort: float = 1.0) -> dict[str, float]:
-    """Seconds of every phase, in the order of the work. `effort`: as the choices have it, for the rungs of a ladder."""
+    """Seconds of every phase, in the order of the work.
+
+    `effort`: how much is trained, in comparison with the usual amount; the rungs of a ladder get their recipes by it.
+    """
     if bench.situation.running_text:
         return estimate_text_phases(bench, choices, pace)
     config, situation, layers = bench.config, bench.situation, bench.loaded.layers
     rows, dev = situation.labelled, len(bench.task.dev)
     probed, sampled = min(rows, config.probing.max_examples), min(rows, config.selection.sample)
     blocks, allocations = layers * (layers + 1) / 2, ALLOCATIONS_PROBED if len(bench.shrinks) > 1 else 0
+    # Blocks that begin with the same layer share one pass; an allocation is probed in half of the layers.
     passes = probed + sampled * (blocks / layers + allocations / 2)
     fits = layers * PROBE_SECONDS + blocks * BLOCK_SECONDS + allocations * ALLOCATION_SECONDS
     step = pace.for_original(choices.original_dropout)
@@ -53,7 +57,7 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace, effort: floa
     if others or models:
         final = count_read(config.recovery, situation, choices) * pace.train_cut
         phases["comparison"] = others * (final + dev * pace.forward) + models * as_original
-    most = min(MOST_TEXTS, config.probing.max_examples)  # labelled texts, and as many others
+    most = min(MOST_TEXTS, config.probing.max_examples)  # labelled texts of the frozen encoder, and as many others
     encoded = min(rows, most) + min(count_available(config.recovery, situation, choices.augment) - rows, most)
     rungs = len(bench.rungs)
     by_rungs = dev * pace.forward * sum(pace.for_rung(name) for name in bench.rungs) / pace.train

@@ -94,7 +94,9 @@ def prepare_shared(configs: Sequence[RunConfig], folder: Path) -> None:
         bench = follow_schedule(bench, schedule)
         everything = set_examples(widest, schedule.probed, schedule.sample)
         others = bench.config.other_models
-        everything = everything.model_copy(update={"compare": (*strategies, *others)})
+        # Length and number of texts are those of the schedule, as in the runs themselves.
+        settled = {"compare": (*strategies, *others), "model": bench.config.model, "task": bench.config.task}
+        everything = everything.model_copy(update=settled)
         scores = probe_once(bench.with_config(everything), folder / "scores.json")
         evaluator = Evaluator(bench, folder, ShrinkPlan())
         evaluator.training.best_probe = best_task_probe(bench, scores)

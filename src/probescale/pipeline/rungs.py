@@ -19,7 +19,7 @@ from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.schedule import Schedule, choose_rung_recipe
 from probescale.pipeline.seals import INNER
 from probescale.pipeline.sources import SavedRung, SourceChoice, choose_source, count_source_texts
-from probescale.pipeline.time_left import refit
+from probescale.pipeline.time_left import fit_to_time_left
 from probescale.pipeline.tournament import Lessons, Tournament, run_tournament
 from probescale.pipeline.tournament_size import count_planned, settle_tournament, without_pointless_tournament
 from probescale.pipeline.workbench import Workbench
@@ -121,7 +121,7 @@ def build_rung(rung: Rung, run: Run, above: BuiltRung | None) -> BuiltRung:
             count_source_texts(count_planned(bench.with_recipe(recipe))),
             rung.records / "source.json",
         )
-        chosen = with_layers(chosen, source, bench, run.scores, evaluator.shrink)
+        chosen = fit_to_source(chosen, source, bench, run.scores, evaluator.shrink)
         evaluator = evaluator.with_start(start)
         # A dead rung is not saved. Without a ladder the model of a failed run is, for those who want to look at it.
         worth_saving: Callable[[EvaluatedModel], bool] = lambda model: not (rung.name and model.failure)  # noqa: E731
@@ -142,7 +142,7 @@ def _plan(rung: Rung, run: Run, lessons: Lessons) -> Workbench:
             choices = choices.model_copy(update={"learning_rate": float(f"{lessons.rate * choices.learning_rate:.1e}")})
         bench = bench.with_recipe(choices)
     path = rung.work / INNER / "planned_recipe.json"
-    planned = keep_choices(path, lambda: refit(run.schedule, bench, run.phases))
+    planned = keep_choices(path, lambda: fit_to_time_left(run.schedule, bench, run.phases))
     return settle_tournament(without_pointless_tournament(bench.with_recipe(planned)))
 
 
@@ -157,9 +157,9 @@ def keep_choices(path: Path, choose: Callable[[], Choices]) -> Choices:
 def settle_recipe(schedule: Schedule, bench: Workbench, tournament: Tournament | None, phases: Phases) -> Choices:
     """The recipe of the final training: the best learning rate, and as many texts as the time that is left allows."""
     if tournament is None:
-        return refit(schedule, bench, phases)
+        return fit_to_time_left(schedule, bench, phases)
     winner = tournament.winner
-    choices = refit(schedule, bench, phases, per_text=max(winner.seconds, 0.1) / winner.texts)
+    choices = fit_to_time_left(schedule, bench, phases, per_text=max(winner.seconds, 0.1) / winner.texts)
     rate = tournament.learning_rate
     return choices.model_copy(update={"learning_rate": rate}) if rate else choices
 
@@ -175,10 +175,10 @@ def select_all(
     return [chosen.model_copy(update={"reason": tournament.summary()}) if tournament else chosen, *others]
 
 
-def with_layers(
+def fit_to_source(
     chosen: Selection, source: SourceChoice, bench: Workbench, scores: ProbeScores, shrink: ShrinkPlan
 ) -> Selection:
-    """The selection with what the rung is cut from, and the nearest layers that this has."""
+    """The selection as this source can give it: with its nearest layers, and with the reason why it was taken."""
     reason = " ".join(filter(None, (chosen.reason, source.describe())))
     kept: Subset = source.winner.kept
     if kept != chosen.kept:

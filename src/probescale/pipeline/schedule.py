@@ -17,9 +17,10 @@ from probescale.utils.progress import console, format_duration, parse_time
 
 FEWEST_PROBED, FEWEST_SAMPLE = 500, 150  # examples, where there is little time
 EFFORTS = (0.05, 3.0)  # least and most that is trained, in comparison with the usual amount
-ENOUGH_EFFORT = 0.2  # before that, more labelled rows help less than more training of the small model
-SHORTER = (96, 64)  # tokens of a text, where there is no time for
-USEFUL_EFFORT = 0.1  # with longer ones
+ENOUGH_EFFORT = 0.2  # below it, more training of the small model helps more than more labelled rows
+USEFUL_EFFORT = 0.1  # texts stay whole as long as there is time for this much training
+SHORTER_LENGTHS = (96, 64)  # tokens per text, tried in this order where there is not
+WORTH_CUTTING = 0.95  # of the time: texts are not cut where hardly any is as long
 DEV_TIME = 0.1  # share of a time limit for the answers to dev
 DEV_PASSES = 2.5  # through the fine-tuned original, the frozen encoder, and the small model
 FEWEST_DEV = 1000  # rows of dev, where there is no time for all
@@ -86,7 +87,10 @@ def make_schedule(bench: Workbench, path: Path | None = None, shared: Path | Non
 
 
 def plan_schedule(bench: Workbench, pace: Pace) -> Schedule:
-    """The usual amount of training, or as much as the time allows; with fewer rows, where there is no time for all."""
+    """The schedule of the usual training; with a time limit, of what fits it.
+
+    Cut in this order: the length of texts, rows of dev, labelled rows, and then how much is trained.
+    """
     limit = parse_time(bench.config.time) if bench.config.time else None
     usual, effort = sum(_plan(bench, pace, 1.0).values()), 1.0
     every, whole_dev, longest = bench.situation.labelled, len(bench.task.dev), bench.config.model.max_length
@@ -122,19 +126,25 @@ def fit_length(bench: Workbench, pace: Pace, limit: float) -> tuple[Workbench, P
     """The same run with shorter texts, where there is no time for long ones, and how fast those are read."""
     if bench.task.kind.unit != "text" or "max_length" in bench.config.model.model_fields_set:
         return bench, pace
-    fitted = bench, pace
-    for tokens in (bench.config.model.max_length, *SHORTER):
+    best, least = (bench, pace), float("inf")
+    for tokens in (bench.config.model.max_length, *SHORTER_LENGTHS):
         shorter = bench.with_length(tokens)
-        fitted = shorter, pace.for_shorter(shorter.situation.tokens / bench.situation.tokens)
-        if sum(_plan(shorter.with_rows(FEWEST_ROWS), fitted[1], USEFUL_EFFORT).values()) <= limit:
+        own_pace = pace.for_shorter(shorter.situation.tokens / bench.situation.tokens)
+        fewer = fit_dev(shorter, own_pace, limit).with_rows(FEWEST_ROWS)
+        seconds = sum(_plan(fewer, own_pace, USEFUL_EFFORT).values())
+        if seconds < WORTH_CUTTING * least:
+            best, least = (shorter, own_pace), seconds
+        if seconds <= limit:
             break
-    return fitted
+    return best
 
 
 def fit_dev(bench: Workbench, pace: Pace, limit: float) -> Workbench:
-    """The same run with as many rows of dev as are answered in a small part of the time."""
+    """The same run with as many rows of dev as are answered in a small part of the time; pairs of texts stay whole."""
+    if bench.situation.running_text or (bench.task.kind.encodes and bench.config.task.dev is not None):
+        return bench
     most = max(round(DEV_TIME * limit / (DEV_PASSES * pace.forward)), FEWEST_DEV)
-    return bench if bench.situation.running_text else bench.with_dev(most)
+    return bench.with_dev(most)
 
 
 def fit_rows(bench: Workbench, pace: Pace, limit: float) -> Workbench:
@@ -151,6 +161,8 @@ def fit_rows(bench: Workbench, pace: Pace, limit: float) -> Workbench:
             field="time",
             hint="allow more time, or take a smaller model or shorter texts (model.max_length)",
         )
+    if rows == fewest:
+        return bench
     return bench.with_rows(round(_largest(lambda rows: seconds(rows, ENOUGH_EFFORT) <= limit, fewest, rows)))
 
 
@@ -173,7 +185,10 @@ def scale_probing(config: RunConfig, rows: int, effort: float) -> RunConfig:
 def follow_schedule(bench: Workbench, schedule: Schedule) -> Workbench:
     """The same run with the rows, examples and recipe of a schedule."""
     if any(fewer is not None for fewer in (schedule.rows, schedule.dev, schedule.tokens)):
-        bench = bench.prepare_again(schedule.rows, schedule.dev, schedule.tokens)
+        rows = schedule.rows
+        if schedule.dev is not None and bench.config.task.dev is None:  # rows that leave dev are not learned either
+            rows = rows or bench.situation.labelled
+        bench = bench.prepare_again(rows, schedule.dev, schedule.tokens)
     bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
     return bench.with_recipe(schedule.choices)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from scipy.optimize import linear_sum_assignment
 
-from probescale.models.loading import load_classifier
+from probescale.models.loading import load_classifier, load_encoder
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset, format_layers
 from probescale.pipeline.evaluation import Evaluator
@@ -36,6 +36,8 @@ class SavedRung:
     def load(self, bench: Workbench) -> LargerRung:
         """The rung as it was saved, to cut others from it."""
         task = bench.task
+        if task.kind.encodes:
+            return LargerRung(self.name, self.kept, self.shrink, load_encoder(str(self.folder), None))
         model = load_classifier(
             str(self.folder),
             None,

@@ -11,10 +11,10 @@ from probescale.recovery.automatic import Situation, choose_recipe, count_availa
 from probescale.recovery.recipe import Choices
 from probescale.utils.progress import Phases
 
-MOST_SLOWER = 3.0  # times; a machine whose pace changes more is not planned for
+MOST_SLOWER = 3.0  # times; a pace that is further off, either way, is not believed
 
 
-def refit(schedule: Schedule, bench: Workbench, phases: Phases, per_text: float | None = None) -> Choices:
+def fit_to_time_left(schedule: Schedule, bench: Workbench, phases: Phases, per_text: float | None = None) -> Choices:
     """The recipe with as many texts as the time that is left allows; where no time was given, as it was planned.
 
     `per_text`: seconds of a training step per text; by default as measured before the work, corrected by how much
@@ -30,7 +30,10 @@ def refit(schedule: Schedule, bench: Workbench, phases: Phases, per_text: float 
         left -= others * phases.took.get("training the original", slower * schedule.seconds["training the original"])
     if bench.rung:  # a share for this rung, the rest for those below it
         left *= _share_of_rung(schedule, bench.rung, phases)
-    trainings = float(len(bench.strategies) + len(bench.config.references))
+    references = bench.config.references
+    trainings = float(len(bench.strategies) + len(references))
+    if "full_model" in references:  # with all its layers, a step takes longer
+        trainings += schedule.pace.train / schedule.pace.train_cut - 1
     if bench.strategy.reads == "tournament" and name_phase(bench.rung, "tournament") not in phases.took:
         size = BELOW if bench.follows else FULL
         if trial := bench.config.selection.trial:
@@ -55,7 +58,7 @@ def fit_into(
 ) -> Choices:
     """The recipe with as many texts as can be read in this time, when it is known how fast that goes.
 
-    More time than that of the most that makes sense is not used up.
+    At most EFFORTS[1] times the usual amount is read, even where there is time for more.
     """
     every = count_available(settings, situation, choices.augment)
     available = min(every, choices.texts or every)  # those that the teacher has answered

@@ -39,7 +39,7 @@ class Lessons:
 
     rate: float = 1.0  # the best learning rate, times the usual one
     rules: tuple[str, ...] = RULES  # the best first, but for the probes' choice, which always comes first
-    deeper: bool = True  # many narrow layers were at least as good as few wide ones
+    narrower_first: bool = True  # many narrow layers were at least as good as few wide ones
 
 
 class Candidate(Record):
@@ -114,7 +114,7 @@ class Tournament(Record):
         return Lessons(
             rate=best / usual if usual and best else before.rate,
             rules=tuple(dict.fromkeys((RULES[0], *known))),
-            deeper=len(self.winner.kept) >= len(tried[0].kept) if len(tried) > 1 else before.deeper,
+            narrower_first=len(self.winner.kept) >= len(tried[0].kept) if len(tried) > 1 else before.narrower_first,
         )
 
     def find(self, shrink: ShrinkPlan, kept: Subset, texts: int, rate: float) -> Candidate | None:
@@ -198,11 +198,12 @@ class _Rounds:
     def _nearest(self, shrinks: Sequence[ShrinkPlan], rule: str) -> list[ShrinkPlan]:
         """The probes' choice, and those ways of shrinking that leave the next larger or smaller numbers of layers."""
         counts = {shrink: len(self._propose(rule, shrink) or ()) for shrink in shrinks}
-        usual, narrower_first = counts[shrinks[0]], self.size.narrower_first and self.lessons.deeper
+        usual, narrower_first = counts[shrinks[0]], self.size.narrower_first and self.lessons.narrower_first
 
         def distance(shrink: ShrinkPlan) -> tuple[bool, int]:
             more = counts[shrink] - usual
-            return (more < 0) is narrower_first and more != 0, abs(more)
+            wrong_side = more < 0 if narrower_first else more > 0
+            return wrong_side, abs(more)
 
         return sorted(shrinks, key=distance)[: self.size.allocations]
 

@@ -23,7 +23,7 @@ class TournamentSize:
 
     rates: tuple[float, ...]  # learning rates, times the usual one, which comes first
     allocations: int  # that are compared
-    narrower_first: bool  # of the probes' choice and its neighbours: rather more and narrower layers than fewer
+    narrower_first: bool  # allocations with more and narrower layers than the probes' choice are tried first
     rules: int  # that are compared
     finalists: int  # that are trained for longer, besides the probes' choice
     longer: Mapping[Round, int]  # units that a candidate of each round reads
@@ -106,15 +106,15 @@ def count_planned(bench: Workbench) -> int:
 
 
 def texts_per_candidate(bench: Workbench) -> int:
-    """How many texts a rule's proposal reads: all rounds together cost less than the planned final training."""
+    """Texts that a candidate in the round of rules reads; all rounds together cost less than the final training."""
     planned = count_planned(bench)
     size = choose_size(bench, planned)
-    assert size, "without a tournament, nobody asks"
+    assert size, "asked for a run without a tournament"
     return bench.config.selection.trial or max(size.texts(planned), LEAST_TRIAL)
 
 
 def settle_tournament(bench: Workbench) -> Workbench:
-    """The same run with the texts of a short training as a plain setting."""
+    """The same run with selection.trial filled in, as config.yaml will have it."""
     if bench.strategy.reads != "tournament":
         return bench
     return bench.with_selection(trial=texts_per_candidate(bench))

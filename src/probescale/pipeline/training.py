@@ -312,7 +312,7 @@ class Training:
             texts=texts,
             max_length=self.config.model.max_length,
             seed=self.config.seed,
-            title=f"tournament: {name}",
+            title=f"short training: {name}",
         )
 
     def cut(self, kept: Subset) -> LoadedModel:

@@ -41,8 +41,7 @@ from probescale.tasks.documents import Documents
 from probescale.tasks.kinds import find_kind
 from probescale.tasks.label_matching import match_labels
 from probescale.tasks.notes import describe_data
-from probescale.tasks.sampling import sample
-from probescale.tasks.task import Task, load_task
+from probescale.tasks.task import Task, count_with_tuning, load_task
 from probescale.tasks.unlabelled import joined, load_unlabelled
 from probescale.utils.files import read_as, write_json
 from probescale.utils.progress import console
@@ -230,11 +229,13 @@ class Workbench:
         """The same with so many of the labelled rows, to estimate what they take."""
         if rows >= self.situation.labelled:
             return self
-        return replace(self, task=replace(self.task, train=sample(self.task.train, rows, self.config.seed)))
+        train = self.task.kind.draw(self.task.train, rows, self.config.seed)
+        return replace(self, task=replace(self.task, train=train))
 
     def with_dev(self, rows: int) -> Workbench:
         """The same with at most so many rows of dev, to estimate what they take."""
-        return replace(self, task=replace(self.task, dev=sample(self.task.dev, rows, self.config.seed)))
+        dev = self.task.kind.draw(self.task.dev, rows, self.config.seed)
+        return replace(self, task=replace(self.task, dev=dev))
 
     def with_length(self, tokens: int) -> Workbench:
         """The same with texts of at most so many tokens, to estimate what they take."""
@@ -242,12 +243,18 @@ class Workbench:
         return self.with_config(self.config.model_copy(update={"model": model}))
 
     def prepare_again(self, rows: int | None, dev: int | None, tokens: int | None) -> Workbench:
-        """The same with so many labelled rows, rows of dev and tokens per text; each None: as before."""
-        fewer = {name: value for name, value in (("max_train", rows), ("max_dev", dev)) if value is not None}
-        config = (self.with_length(tokens) if tokens else self).config
-        task = config.task.model_copy(update=fewer)
-        again = prepare(config.model_copy(update={"task": task}), quiet=True)
-        return replace(again, costs=self.costs, provenance=self.provenance)
+        """The same with so many labelled rows, rows of dev and tokens per text; each None: as before.
+
+        The sizes of a ladder stay those that were planned: with fewer rows, others might fit.
+        """
+        most = rows if rows is None or self.task.tuning is None else count_with_tuning(rows)
+        fewer = {name: value for name, value in (("max_train", most), ("max_dev", dev)) if value is not None}
+        bench = self.with_length(tokens) if tokens else self
+        if self.config.selection.ladder == "auto":
+            bench = bench.with_selection(ladder=tuple(self.rungs))
+        task = bench.config.task.model_copy(update=fewer)
+        again = prepare(bench.config.model_copy(update={"task": task}), quiet=True)
+        return replace(again, costs=self.costs)
 
     def with_recipe(self, recipe: Choices) -> Workbench:
         """The same with a recipe that was chosen for the trainings."""

@@ -26,15 +26,15 @@ LARGE_DATA, HUGE_DATA = 50_000, 200_000  # rows of which the original reads each
 
 # Distillation goes on getting better for long; how much is read depends on the length of the texts.
 TOKENS = 2_200_000  # read by a subnetwork, all epochs together
-STEPS = (2000, 4000)  # but at least and at most
+STEPS = (2000, 4000)  # fewest and most steps, whatever TOKENS would give
 MOST_EPOCHS = 8
-MOST_HASTE = 2.5  # times the usual rate, for a training with few steps
+MOST_RATE_FACTOR = 2.5  # times the usual rate, for a training with few steps
+ENOUGH_TEXTS, MOST_COPIES = 20_000, 9  # where there are fewer texts, changed copies are added
 # Running text, for generative models
 HEALING_TOKENS = 1_000_000  # read by a cut model, all epochs together
 MOST_READINGS = 4  # of the same text: more adds little (Muennighoff et al., 2305.16264)
 TOKENS_PER_STEP = 2048
 RATE_OF_TEXT = 3e-4  # at WIDTH
-ENOUGH_TEXTS, MOST_COPIES = 20_000, 9  # where there are fewer texts, changed copies are added
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float 
     distil = settings.distil
     copies = _copies(situation.labelled + situation.unlabelled) if distil else 0
     copies = copies if settings.augment == "auto" else settings.augment
-    batch = _value(settings.batch_size, BATCH if distil else _small_batch(situation.labelled))
+    batch = _value(settings.batch_size, BATCH if distil else _batch_for(situation.labelled))
     available = count_available(settings, situation, copies)
     if settings.texts != "auto":
         available = min(available, max(settings.texts, situation.labelled))
@@ -74,7 +74,7 @@ def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float 
     if settings.epochs != "auto":
         epochs, per_epoch = settings.epochs, None
     steps = epochs * (per_epoch or available) / batch
-    rate = _rate(RATE_OF_SUBNETWORKS * _haste(steps), situation)
+    rate = _rate(RATE_OF_SUBNETWORKS * _rate_factor(steps), situation)
     return Choices(
         epochs=epochs,
         learning_rate=_value(settings.learning_rate, rate),
@@ -127,17 +127,16 @@ def _choose_for_text(settings: RecoveryConfig, situation: Situation, effort: flo
 def _of_original(settings: RecoveryConfig, situation: Situation, effort: float) -> dict[str, Any]:
     """Its own settings first, then what the user says of all models, then the rules."""
     own, rows = settings.original, situation.labelled
-    epochs = 0 if situation.already_trained else _hasty_epochs(rows, effort)
-    batch = _value(own.batch_size, _value(settings.batch_size, _small_batch(rows)))
+    epochs = 0 if situation.already_trained else _epochs_for_effort(rows, effort)
+    batch = _value(own.batch_size, _value(settings.batch_size, _batch_for(rows)))
     rate = _rate(RATE_OF_ORIGINAL, situation)
+    # Without dropout a step takes three quarters of the time, and few passes do not learn rows by heart.
+    hasty = 0 < epochs < _epochs(rows) and own.epochs == settings.epochs == "auto"
     return {
         "original_epochs": _value(own.epochs, 0 if situation.already_trained else _value(settings.epochs, epochs)),
         "original_learning_rate": _value(own.learning_rate, _value(settings.learning_rate, rate)),
         "original_batch_size": batch,
-        # Without dropout a step takes three quarters of the time, and few passes do not learn rows by heart.
-        "original_dropout": _dropout(
-            _value(own.dropout, settings.dropout), 0.0 if 0 < epochs < _epochs(rows) else None
-        ),
+        "original_dropout": _dropout(_value(own.dropout, settings.dropout), 0.0 if hasty else None),
     }
 
 
@@ -175,7 +174,7 @@ def _copies(texts: int) -> int:
     return min(max(math.ceil(ENOUGH_TEXTS / texts) - 1, 0), MOST_COPIES)
 
 
-def _small_batch(rows: int) -> int:
+def _batch_for(rows: int) -> int:
     return SMALL_BATCH if rows < FEW_ROWS else BATCH
 
 
@@ -188,16 +187,16 @@ def _epochs(rows: int) -> int:
     fewest, most = EPOCHS_OF_ORIGINAL
     if rows > LARGE_DATA:
         return 1 if rows > HUGE_DATA else 2
-    return min(max(math.ceil(STEPS_OF_ORIGINAL * _small_batch(rows) / rows), fewest), most)
+    return min(max(math.ceil(STEPS_OF_ORIGINAL * _batch_for(rows) / rows), fewest), most)
 
 
-def _hasty_epochs(rows: int, effort: float) -> int:
-    """The same where there is less time: the original is cut short last, as nobody learns from a teacher who has not.
+def _epochs_for_effort(rows: int, effort: float) -> int:
+    """The same where there is less time. Shortened less than all else: small models learn what the original learned.
 
-    >>> _hasty_epochs(1000, 0.1), _hasty_epochs(3000, 0.1), _hasty_epochs(3000, 1.0), _hasty_epochs(67_000, 0.1)
-    (3, 1, 3, 1)
+    >>> [_epochs_for_effort(rows, effort) for rows, effort in ((1000, 0.1), (3000, 0.1), (3000, 1.0), (67_000, 0.1))]
+    [3, 1, 3, 1]
     """
-    fewest = math.ceil(FEWEST_STEPS_OF_ORIGINAL * _small_batch(rows) / rows)
+    fewest = math.ceil(FEWEST_STEPS_OF_ORIGINAL * _batch_for(rows) / rows)
     return min(max(math.ceil(min(effort, 1) ** 0.5 * _epochs(rows)), fewest), _epochs(rows))
 
 
@@ -206,13 +205,13 @@ def _rate(usual: float, situation: Situation) -> float:
     return float(f"{usual * WIDTH / situation.hidden_size * situation.rate_factor:.1e}")
 
 
-def _haste(steps: float) -> float:
+def _rate_factor(steps: float) -> float:
     """How many times as high a rate has to be where there are few steps.
 
-    >>> _haste(4000), _haste(500), _haste(100)
+    >>> _rate_factor(4000), _rate_factor(500), _rate_factor(100)
     (1.0, 2.0, 2.5)
     """
-    return min(max((STEPS[0] / max(steps, 1)) ** 0.5, 1.0), MOST_HASTE)
+    return min(max((STEPS[0] / max(steps, 1)) ** 0.5, 1.0), MOST_RATE_FACTOR)
 
 
 def _dropout(setting: float | str, usual: float | None) -> float | None:

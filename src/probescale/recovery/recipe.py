@@ -79,7 +79,10 @@ class Choices(Record):
         )
 
     def fill_in(self, settings: RecoveryConfig) -> RecoveryConfig:
-        """The settings with these values in the place of every `auto`."""
+        """The settings with these values for `auto`.
+
+        `texts` stays auto where all are read; so does the dropout of subnetworks, which follows from `distil`.
+        """
         original = {
             "epochs": self.original_epochs,
             "learning_rate": self.original_learning_rate,

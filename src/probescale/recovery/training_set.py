@@ -14,7 +14,7 @@ from probescale.models.subsets import Subset
 from probescale.recovery.inputs import Inputs, TextInputs, build_inputs
 from probescale.recovery.label_scale import LabelScale, fit_label_scale
 from probescale.recovery.likeliest_tokens import LikeliestTokens
-from probescale.recovery.objective import Objective
+from probescale.recovery.objective import Objective, has_label
 from probescale.recovery.pair_lessons import PairLessons
 from probescale.recovery.predict import compute_logits
 from probescale.recovery.recipe import Recipe
@@ -61,10 +61,14 @@ class TrainingSet:
         return logits[rows], rows
 
     def held_out_loss(self, loaded: LoadedModel) -> float:
-        """The model's loss on the labels of the held-out inputs."""
+        """The model's loss on the labels of the held-out inputs; where none has a label, on the teacher's answers."""
         if isinstance(self.inputs, TextInputs):
             return float(np.nanmean(compute_logits(loaded, self.inputs, only=self.held_out, title="validating")[:, 0]))
-        return replace(self.objective, teacher_logits=None).loss(*self.held_out_logits(loaded)).item()
+        logits, rows = self.held_out_logits(loaded)
+        objective = self.objective
+        if has_label(objective.labels[rows]).any():
+            objective = replace(objective, teacher_logits=None)
+        return objective.loss(logits, rows).item()
 
 
 def build_training_set(

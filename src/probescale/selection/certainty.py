@@ -29,10 +29,11 @@ class Certainty(BaseModel):
 
     def sentence(self) -> str:
         """The certainty in one sentence for people."""
-        how_often = f"it is chosen in {self.same:.0%} of {self.draws} resamples of the held-out rows"
+        how_often = f"these layers are chosen in {self.same:.0%} of {self.draws} resamples of the held-out rows"
         if not self.close or self.other is None:
             return f"Stable: {how_often}."
-        return f"Within the noise: {how_often}, layers {', '.join(map(str, self.other))} in {self.other_share:.0%}."
+        other = f"layer{'s' * (len(self.other) > 1)} {', '.join(map(str, self.other))}"
+        return f"Within the noise: {how_often}, {other} in {self.other_share:.0%}."
 
 
 def measure_certainty(kept: Subset, layers: int, choices: Sequence[Subset]) -> Certainty | None:

@@ -61,6 +61,29 @@ class Passages:
             taught=tuple((place[a], place[b], score) for a, b, score in self.taught if a in place and b in place),
         )
 
+    def draw(self, most: int, seed: int) -> Self:
+        """At most so many texts, both texts of pairs that are learned first; or so many of the pairs to compare.
+
+        Where passages are searched, all of them stay: among fewer, each would be found more easily.
+        """
+        rng = np.random.default_rng(seed)
+        if self.links is not None:
+            if len(self.links) <= most:
+                return self
+            drawn = sorted(rng.permutation(len(self.links))[:most].tolist())
+            links = [self.links[number] for number in drawn]
+            texts = {text for link in links for text in link} | set(self.passages if self.retrieval else ())
+            scores = self.scores and tuple(self.scores[number] for number in drawn)
+            return replace(self, links=tuple(links), scores=scores).take(sorted(texts))
+        if len(self) <= most:
+            return self
+        pairs = [self.taught[number][:2] for number in rng.permutation(len(self.taught)).tolist()]
+        texts = set[int]()
+        for group in [*pairs, *((text,) for text in rng.permutation(len(self)).tolist())]:
+            if len(texts.union(group)) <= most:
+                texts.update(group)
+        return self.take(sorted(texts))
+
     @property
     def inputs(self) -> list[tuple[str, ...]]:
         return [(text,) for text in self.texts]

@@ -124,7 +124,7 @@ def load_task(config: TaskConfig, seed: int) -> Task:
             )
         train = without_repeats(raw, dev)  # of all its rows, also of those that are not drawn
         dev_split = "dev" if len(dev) <= (config.max_dev or len(dev)) else f"dev (drawn from {len(dev):,})"
-        dev = sample(dev, config.max_dev, seed)
+        dev = kind.draw(dev, config.max_dev, seed)
     else:
         rows = without_repeats(raw)
         held_out = min(max(1, round(DEV_SHARE * len(rows))), config.max_dev or len(rows))
@@ -136,7 +136,7 @@ def load_task(config: TaskConfig, seed: int) -> Task:
     repeats = len(raw) - len(train) - (0 if config.dev else len(dev))
     contradictions = find_contradictions(raw, dev if config.dev else None) if kind.labelled else None
     dev = kind.complete_dev(dev, seed)
-    train, tuning = sample(train, config.max_train, seed), None
+    train, tuning = kind.draw(train, config.max_train, seed), None
     if kind.thresholds:
         train, tuning = split(train, min(max(round(TUNING_SHARE * len(train)), 1), MOST_TUNING), seed)
     kind.refuse_too_few(train)
@@ -169,6 +169,15 @@ def load_task(config: TaskConfig, seed: int) -> Task:
         second=second,
         own_calibration=calibration,
     )
+
+
+def count_with_tuning(rows: int) -> int:
+    """Labelled rows of which so many are left when thresholds have got theirs.
+
+    >>> count_with_tuning(900), count_with_tuning(50_000)
+    (1000, 52000)
+    """
+    return min(round(rows / (1 - TUNING_SHARE)), rows + MOST_TUNING)
 
 
 def _load_calibration(config: TaskConfig, kind: Kind, train: Data, dev: Data) -> Data | None:

@@ -62,6 +62,10 @@ class Embedding(Kind):
                 hint=f"give at least {FEWEST} different texts, one per line; a good model needs some thousands",
             )
 
+    def draw(self, data: Data, most: int | None, seed: int) -> Data:
+        assert isinstance(data, Passages)
+        return data if most is None else data.draw(most, seed)
+
     def complete_dev(self, dev: Data, seed: int) -> Data:
         assert isinstance(dev, Passages)
         return dev.linked(seed)

@@ -14,6 +14,7 @@ from probescale.errors import Problems, UserError, lookup
 from probescale.tasks.data import Data
 from probescale.tasks.kinds.losses import Loss
 from probescale.tasks.metrics import METRICS
+from probescale.tasks.sampling import sample
 
 FEWEST = 10  # training rows
 
@@ -182,6 +183,10 @@ class Kind(ABC):
     def metric_for(self, name: str | None, train: Data, dev: Data) -> str:
         """The metric of the configuration, or the default for these data."""
         return self.choose_metric(name, train.names)
+
+    def draw(self, data: Data, most: int | None, seed: int) -> Data:
+        """At most so many inputs; None: all."""
+        return sample(data, most, seed)
 
     def complete_dev(self, dev: Data, seed: int) -> Data:
         """The dev data with what its metric needs beyond its rows."""
