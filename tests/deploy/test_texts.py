@@ -81,7 +81,8 @@ def test_the_column_of_training_is_found_without_being_named(header, found):
     """A model that learned from `review` reads this column, and `text` where there is none."""
     names = header.split(",")
     as_json = json.dumps(dict(zip(names, ("a", "b"), strict=True))).encode()
-    for data, kind in ((f"{header}\na,b\n".encode(), "csv"), (as_json, "jsonl")):
+    files: dict[Format, bytes] = {"csv": f"{header}\na,b\n".encode(), "jsonl": as_json}
+    for kind, data in files.items():
         assert [line.text for line in read_texts(io.BytesIO(data), kind, "review", otherwise="text")] == [found]
     with pytest.raises(UserError, match='no column "review"'):
         list(read_texts(io.BytesIO(b"id,said\n7,a\n"), "csv", "review", otherwise="text"))

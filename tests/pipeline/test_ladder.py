@@ -101,7 +101,7 @@ def test_a_tournament_teaches_the_next_rung():
     assert lessons.rate == 2
     assert lessons.rules[:3] == ("stitched", "bottom_k", "uniform_k"), "the probes' choice, then the best"
     assert set(lessons.rules) == set(RULES), "no rule is lost for smaller rungs"
-    assert not lessons.deeper
+    assert not lessons.narrower_first
     below = Tournament(rules=(candidate("stitched", 0.1),), finals=(candidate("stitched", 0.1),), constant_loss=1.0)
     assert below.teach(lessons) == lessons, "what is not tried again is taken over"
 

@@ -100,7 +100,7 @@ def _find_unwritable(line: str, row: Mapping[str, Any]) -> str:
 def _choose_name(names: Collection[str], wanted: tuple[str, str | None]) -> str:
     """The first of two names, or the second where only that is there."""
     text, otherwise = wanted
-    return otherwise if otherwise in names and text not in names else text
+    return otherwise if otherwise is not None and otherwise in names and text not in names else text
 
 
 def _from_json(number: int, line: str, wanted: tuple[str, str | None], pair: str | None, fault: str) -> Line:
