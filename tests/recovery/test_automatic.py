@@ -92,11 +92,11 @@ def test_long_texts_are_read_less_often(situation):
     assert count_read(settings, situation, short) >= count_read(settings, situation, long)
 
 
-def test_a_training_with_few_steps_takes_larger_ones():
+def test_a_training_with_few_steps_keeps_its_rate():
+    """Larger steps for a short training made deep models worse (docs/results/compression.md)."""
     few = replace(USUAL, labelled=200, unlabelled=0)
     usual, hurried = chosen(few), chosen(few, epochs=1)
-    assert hurried.learning_rate > usual.learning_rate >= chosen().learning_rate
-    assert hurried.learning_rate <= 2.5 * chosen().learning_rate + 1e-12
+    assert hurried.learning_rate == usual.learning_rate == chosen().learning_rate
     assert hurried.original_learning_rate == usual.original_learning_rate
 
 

@@ -28,7 +28,6 @@ LARGE_DATA, HUGE_DATA = 50_000, 200_000  # rows of which the original reads each
 TOKENS = 2_200_000  # read by a subnetwork, all epochs together
 STEPS = (2000, 4000)  # fewest and most steps, whatever TOKENS would give
 MOST_EPOCHS = 8
-MOST_RATE_FACTOR = 2.5  # times the usual rate, for a training with few steps
 ENOUGH_TEXTS, MOST_COPIES = 20_000, 9  # where there are fewer texts, changed copies are added
 # Running text, for generative models
 HEALING_TOKENS = 1_000_000  # read by a cut model, all epochs together
@@ -73,8 +72,7 @@ def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float 
         epochs = min(max(round(read / (per_epoch or available)), 1), MOST_EPOCHS)
     if settings.epochs != "auto":
         epochs, per_epoch = settings.epochs, None
-    steps = epochs * (per_epoch or available) / batch
-    rate = _rate(RATE_OF_SUBNETWORKS * _rate_factor(steps), situation)
+    rate = _rate(RATE_OF_SUBNETWORKS, situation)
     return Choices(
         epochs=epochs,
         learning_rate=_value(settings.learning_rate, rate),
@@ -203,15 +201,6 @@ def _epochs_for_effort(rows: int, effort: float) -> int:
 def _rate(usual: float, situation: Situation) -> float:
     """The usual rate at this width, to two digits."""
     return float(f"{usual * WIDTH / situation.hidden_size * situation.rate_factor:.1e}")
-
-
-def _rate_factor(steps: float) -> float:
-    """How many times as high a rate has to be where there are few steps.
-
-    >>> _rate_factor(4000), _rate_factor(500), _rate_factor(100)
-    (1.0, 2.0, 2.5)
-    """
-    return min(max((STEPS[0] / max(steps, 1)) ** 0.5, 1.0), MOST_RATE_FACTOR)
 
 
 def _dropout(setting: float | str, usual: float | None) -> float | None:
