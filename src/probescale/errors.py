@@ -43,6 +43,13 @@ class Unreachable(UserError):  # noqa: N818 - says what happened
     """A source that is not here, while the hub cannot be reached."""
 
 
+class Diverged(UserError):  # noqa: N818 - says what happened
+    """A training whose loss or weights are no longer finite numbers."""
+
+    def __init__(self, message: str, *, rate: float) -> None:
+        super().__init__(message, field="recovery.learning_rate", hint=f"choose one below {rate:g}")
+
+
 class MachineError(ProbeScaleError):
     """The machine ran out of disk, memory or open files. Exit code 1; the same command resumes partial work."""
 

@@ -12,7 +12,7 @@ import pytest
 from helpers.data import write_csv
 from helpers.sweeps import sweep
 from probescale.deploy.compressed import Compressed
-from probescale.errors import UserError
+from probescale.errors import Diverged, UserError
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import run as pipeline
 from probescale.pipeline import training
@@ -131,7 +131,7 @@ def attempts(monkeypatch):
 
 
 def diverged() -> UserError:
-    return UserError("the loss is nan", field="recovery.learning_rate")
+    return Diverged("the loss is nan", rate=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import json
 import numpy as np
 import pytest
 
-from probescale.errors import Problems, UserError
+from probescale.errors import Diverged, Problems
 from probescale.models.loading import load_classifier
 from probescale.pipeline import run as pipeline
 from probescale.pipeline import training
@@ -99,7 +99,7 @@ def test_a_failed_row_does_not_lose_the_others(model_folder, task_files, tmp_pat
 
     def fail(*given, **named):
         if named["title"] == "fine-tuning: mpnet":
-            raise UserError("the loss is nan", field="recovery.learning_rate")
+            raise Diverged("the loss is nan", rate=1e-3)
         return real(*given, **named)
 
     monkeypatch.setattr(training, "fine_tune", fail)

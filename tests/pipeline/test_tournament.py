@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probescale.config import RecoveryConfig, RunConfig
-from probescale.errors import Problems, UserError
+from probescale.errors import Diverged, Problems, UserError
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.schedule import Schedule
@@ -287,7 +287,7 @@ def test_before_a_long_training_more_layers_win_where_they_are_about_as_good(tmp
 
 def diverges(_kept, _units, rate):
     if rate > 2e-4:
-        raise UserError("the loss is nan", field="recovery.learning_rate")
+        raise Diverged("the loss is nan", rate=1e-3)
     return 0.5
 
 

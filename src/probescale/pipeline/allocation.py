@@ -22,6 +22,7 @@ from probescale.pipeline.workbench import Workbench
 from probescale.probing.scores import ProbeScores
 from probescale.probing.subnetwork_prober import SubnetworkProber
 from probescale.selection.evidence import Evidence
+from probescale.selection.strategies import probing_strategy
 from probescale.tasks.sampling import split_rows
 from probescale.utils.files import Record
 from probescale.utils.progress import console
@@ -122,7 +123,7 @@ def _sizing_strategy(bench: Workbench) -> str:
     """The strategy that says how many layers fit; a tournament chooses the layers themselves only later."""
     if not bench.strategy.decides_allocation:
         return bench.config.selection.strategy
-    return "stitched" if bench.structure.gap == 1 else "marginal"
+    return probing_strategy(bench.structure.gap)
 
 
 def _dominates(one: tuple[ShrinkPlan, Subset], other: tuple[ShrinkPlan, Subset]) -> bool:

@@ -46,8 +46,8 @@ def write_ladder(
     for each in built:
         findings, _ = find(each)
         write_records(findings, each.rung.records)
-        if each.rung.model.exists():
-            write_card(each.evaluator, findings, each.rung.model)
+        if each.rung.model_folder.exists():
+            write_card(each.evaluator, findings, each.rung.model_folder)
     findings, answers = find(answer)
     write_report(answer.evaluator, findings, answers, settled_ladder(run.evaluator, ladder))
     return findings.result
@@ -82,7 +82,7 @@ def _gather(run: Run, built: Sequence[BuiltRung], predictions: Mapping[str, np.n
             rungs.append(
                 LadderRung(
                     name=each.name,
-                    folder="" if each.model.failure else str(each.rung.model.relative_to(work)),
+                    folder="" if each.model.failure else str(each.rung.model_folder.relative_to(work)),
                     source=each.source.winner.name,
                     model=each.model.model_copy(update={"retention": None}) if failed else each.model,
                     retention_interval=None if failed else sure,

@@ -42,7 +42,7 @@ class Rung:
     shrinks: Sequence[ShrinkPlan]  # the best way for every number of layers, the best of all first
     records: Path  # the folder of allocation.json, tournament.json, recipe.json, source.json
     work: Path  # the folder of what only a resumed run needs
-    model: Path
+    model_folder: Path  # of the finished model
 
     @property
     def name(self) -> str:
@@ -78,7 +78,7 @@ class BuiltRung:
 
     @property
     def saved(self) -> SavedRung:
-        return SavedRung(self.name, self.rung.model, self.chosen.kept, self.evaluator.shrink)
+        return SavedRung(self.name, self.rung.model_folder, self.chosen.kept, self.evaluator.shrink)
 
 
 def list_rungs(bench: Workbench, scores: ProbeScores, work: Path) -> list[Rung]:
@@ -127,7 +127,7 @@ def build_rung(rung: Rung, run: Run, above: BuiltRung | None) -> BuiltRung:
         worth_saving: Callable[[EvaluatedModel], bool] = lambda model: not (rung.name and model.failure)  # noqa: E731
         model = evaluator.evaluate(rung.name or chosen.strategy, chosen.kept, run.original, hold=worth_saving)
         if worth_saving(model):
-            evaluator.save(chosen, rung.model)
+            evaluator.save(chosen, rung.model_folder)
     return BuiltRung(
         rung, evaluator, chosen, others, model, source, tournament.teach(lessons) if tournament else lessons
     )

@@ -25,7 +25,7 @@ from probescale.recovery.result import ORIGINAL, EvaluatedModel
 from probescale.recovery.smallest import SearchStep, SmallestSearch
 from probescale.selection.bracket import find_smallest
 from probescale.selection.result import Selection
-from probescale.selection.strategies import STRATEGIES
+from probescale.selection.strategies import STRATEGIES, probing_strategy
 from probescale.utils.resources import report_shortage
 
 RUNGS = (20, 14, 10, 7, 5, 4, 3, 2, 1.5)  # times fewer parameters, the smallest model first
@@ -65,7 +65,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     out = check_run_folder(out, config.list_sources(), overwrite=overwrite)
     strategy = config.selection.strategy
     if STRATEGIES[strategy].decides_allocation:
-        strategy = "stitched" if config.selection.gap == 1 else "marginal"
+        strategy = probing_strategy(config.selection.gap)
     selection = config.selection.model_copy(update={"budget": "100%", "k": None, "ladder": None, "strategy": strategy})
     bench = prepare(config.model_copy(update={"selection": selection, "compare": ()}), VALIDATION)
     opened = work_folder(out, bench.config, bench.provenance, overwrite=overwrite, keep=keep)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from probescale.errors import UserError
+from probescale.errors import Diverged
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset, format_layers
 from probescale.pipeline.evaluation import Evaluator
@@ -266,7 +266,7 @@ class _Rounds:
         started = time.monotonic()
         try:
             return training.train_briefly(name, kept, texts, self.rate)
-        except UserError as error:
-            if error.field != "recovery.learning_rate" or self.evaluator.config.recovery.learning_rate != "auto":
+        except Diverged:
+            if self.evaluator.config.recovery.learning_rate != "auto":
                 raise
             return ShortTraining(DIVERGED, 0.0, time.monotonic() - started)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.automatic import count_read
+from probescale.selection.strategies import probing_strategy
 from probescale.utils.progress import console
 
 COST = 0.5  # of all rounds, as a share of the texts that the final training reads
@@ -124,6 +125,6 @@ def without_pointless_tournament(bench: Workbench) -> Workbench:
     """The same run, with probes choosing the layers where a tournament would tell nothing."""
     if bench.strategy.reads != "tournament" or has_tournament(bench, count_planned(bench)):
         return bench
-    strategy = "stitched" if bench.structure.gap == 1 else "marginal"
+    strategy = probing_strategy(bench.structure.gap)
     console.print(f"the final training is too short to compare candidates first: probes choose the layers ({strategy})")
     return bench.with_selection(strategy=strategy)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from probescale.errors import UserError
+from probescale.errors import Diverged
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.proof.comparison import compare_in_memory
 from probescale.models.proof.reference import compute_layer_reference
@@ -36,7 +36,6 @@ from probescale.utils.progress import console
 
 TEACHER = "teacher"  # the fine-tuned original, and the answers that subnetworks learn
 HIGHER, LOWER, LONGER = 3.0, 1 / 3, 2  # other rates and epochs, where a training failed
-AGAIN = f"cut from the {ORIGINAL} instead"
 
 Trained = tuple[LoadedModel, tuple[float, ...], Health]  # a model, the loss of every epoch, and whether it learned
 
@@ -118,10 +117,10 @@ class Training:
             model = keep_layers(self.loaded, tuple(range(1, self.loaded.layers + 1)))
             try:
                 losses = self._fine_tune(model, called, None, settings, is_original=True, attempt=attempt)
-            except UserError as error:
+            except Diverged:
                 given = attempt == 0 and not self._chooses_rate(self.config.recovery.original.learning_rate)
                 nothing_left = best is None and factor == LOWER
-                if error.field != "recovery.learning_rate" or given or nothing_left:
+                if given or nothing_left:
                     raise
                 continue  # this rate is too high; what was trained before is not lost
             health = self._check_original(model, recipe)
@@ -206,47 +205,52 @@ class Training:
 
     def fine_tune(self, name: str, kept: Subset) -> Trained:
         """A trained subnetwork, the mean loss of every epoch, and whether it learned."""
-        trained = self._fine_tune_or_again(name, kept)
+        trained = self._train_from_best_source(name, kept)
         self._set_thresholds(trained[0])
         return trained
 
-    def _fine_tune_or_again(self, name: str, kept: Subset) -> Trained:
-        """Where a subnetwork did not learn, it is trained once more, for longer and in another order; and where it was
-        cut from a larger one, once more from the original. The better one is kept."""
-        trained = self._fine_tune_twice(name, kept)
+    def _train_from_best_source(self, name: str, kept: Subset) -> Trained:
+        """A trained subnetwork; where it was cut from a larger rung and did not learn, the better of that and one that
+        is cut from the original."""
+        trained = self._train_with_retry(name, kept)
         if self.start is None or trained[2].learned or self.choices.epochs == 0:
             return trained
         console.print(f"{name}, cut from {self.start.name}, did not learn; cutting it from the {ORIGINAL} instead")
-        model, losses, health = self.with_start(None)._fine_tune_twice(name, kept, attempt=2)
+        model, losses, health = self.with_start(None)._train_with_retry(name, kept, attempt=2)
         if not health.learned and health.loss_share >= trained[2].loss_share:
             return trained
-        return model, losses, replace(health, retried=f"cut from {self.start.name} it did not learn; {AGAIN}")
+        return (
+            model,
+            losses,
+            replace(health, retried=f"cut from {self.start.name} it did not learn; cut from the {ORIGINAL} instead"),
+        )
 
-    def _fine_tune_twice(self, name: str, kept: Subset, attempt: int = 0) -> Trained:
+    def _train_with_retry(self, name: str, kept: Subset, attempt: int = 0) -> Trained:
+        """A trained subnetwork; where it did not learn, the better of that and a longer training in another order."""
         recipe = self.choices.for_subnetworks(self.config.recovery)
         first: Trained | None = None
         try:
-            first = self._fine_tune_once(name, kept, recipe, attempt)
+            first = self._train_and_check(name, kept, recipe, attempt)
             if first[2].learned or recipe.epochs == 0:
                 return first
             console.print(f"{name} did not learn ({first[2].describe()}); training it again, for longer")
             again, why = replace(recipe, epochs=LONGER * recipe.epochs), "it did not learn at first; trained for longer"
-        except UserError as error:
-            if error.field != "recovery.learning_rate" or not self._chooses_rate():
+        except Diverged as error:
+            if not self._chooses_rate():
                 raise
             console.print(f"{name}: {error}; training it again, at a lower rate")
             again = replace(recipe, learning_rate=LOWER * recipe.learning_rate)
             why = "it diverged at first; trained again at a lower rate"
         try:
-            second = self._fine_tune_once(name, kept, again, attempt + 1)
-        except UserError as error:
-            if first is None or error.field != "recovery.learning_rate":
+            second = self._train_and_check(name, kept, again, attempt + 1)
+        except Diverged:
+            if first is None:
                 raise
             return first
         better = first is None or second[2].learned or second[2].loss_share < first[2].loss_share
         return (*second[:2], replace(second[2], retried=why)) if better or first is None else first
 
-    def _fine_tune_once(self, name: str, kept: Subset, recipe: Recipe, attempt: int = 0) -> Trained:
+    def _train_and_check(self, name: str, kept: Subset, recipe: Recipe, attempt: int = 0) -> Trained:
         model = self.cut(kept)
         losses = self._fine_tune(model, name, kept, recipe, is_original=False, attempt=attempt)
         return model, losses, self._check(model, kept, recipe)

@@ -14,7 +14,7 @@ from torch.utils.data import Subset
 from transformers import PrinterCallback, Trainer, TrainingArguments
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from probescale.errors import UserError
+from probescale.errors import Diverged
 from probescale.models.loading import LoadedModel
 from probescale.models.memory import BatchSplitter
 from probescale.models.precision import choose_precision
@@ -75,11 +75,10 @@ class RecoveryTrainer(Trainer):
     def _raise_diverged(self, loss: Tensor, numbers: Tensor) -> None:
         """Stop at once: no later step repairs weights that are not finite."""
         examples = ", ".join(str(int(number) + 1) for number in numbers[:SHOWN_EXAMPLES])
-        raise UserError(
+        raise Diverged(
             f"the loss is {loss.item()} at step {self.state.global_step + 1}, in a batch with the training examples "
             f"{examples} and others",
-            field="recovery.learning_rate",
-            hint=f"choose one below {self.args.learning_rate:g}",
+            rate=self.args.learning_rate,
         )
 
     def training_step(

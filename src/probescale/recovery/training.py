@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from transformers import set_seed
 
-from probescale.errors import UserError
+from probescale.errors import Diverged
 from probescale.models.loading import LoadedModel, quiet_transformers
 from probescale.recovery.callbacks import EarlyStop, ProgressBar
 from probescale.recovery.checkpoints import Checkpoints, find_newest
@@ -57,11 +57,7 @@ def train(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> tuple[flo
             trainer.train(resume_from_checkpoint=str(newest) if newest else None)
     loaded.model.eval()
     if not all(torch.isfinite(parameter).all() for parameter in loaded.model.parameters()):
-        raise UserError(
-            f"{run.title} diverged: weights are no longer finite",
-            field="recovery.learning_rate",
-            hint=f"choose one below {recipe.learning_rate:g}",
-        )
+        raise Diverged(f"{run.title} diverged: weights are no longer finite", rate=recipe.learning_rate)
     return mean_epoch_losses(trainer.state.log_history)
 
 

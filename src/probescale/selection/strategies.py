@@ -81,6 +81,11 @@ def default_for(evidence: Evidence, constraints: Constraints) -> str:
     return "stitched" if all(block in evidence.subnetworks for block in blocks) else "contiguous"
 
 
+def probing_strategy(gap: int) -> str:
+    """The strategy by probes that takes the place of `tried`: its blocks are no choice where layers must lie apart."""
+    return "stitched" if gap == 1 else "marginal"
+
+
 def sum_relevance(relevance: Sequence[float], kept: Subset) -> float:
     """The sum that Eq. 2 maximises, rounded: sums that are equal up to rounding errors tie."""
     return round(math.fsum(relevance[layer - 1] for layer in kept), 12)
