@@ -5,13 +5,19 @@ from __future__ import annotations
 import sys
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
 from probescale.cli.app import app
 from probescale.cli.options import Overwrite, Rung, SavedModel, quick_imports, show
 from probescale.errors import UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from probescale.deploy.metadata import InputColumns
+    from probescale.deploy.texts import Line
 
 
 class Shape(str, Enum):
@@ -22,20 +28,22 @@ class Shape(str, Enum):
     csv = "csv"
 
 
+_Text = Annotated[
+    str | None,
+    typer.Option(
+        help="Column or field of the text; a column also by number, from 1.", show_default="as in training, or text"
+    ),
+]
+_Pair = Annotated[str | None, typer.Option(help="Column or field of the second text.", show_default="as in training")]
+
+
 @app.command()
 def predict(
     model: SavedModel,
     file: Annotated[str, typer.Argument(help="One text per line, .csv, .tsv or .jsonl; -: standard input.")] = "-",
     rung: Rung = None,
-    text: Annotated[
-        str | None,
-        typer.Option(
-            help="Column or field of the text; a column also by number, from 1.", show_default="as in training, or text"
-        ),
-    ] = None,
-    pair: Annotated[
-        str | None, typer.Option(help="Column or field of the second text.", show_default="as in training")
-    ] = None,
+    text: _Text = None,
+    pair: _Pair = None,
     no_header: Annotated[
         bool, typer.Option("--no-header", help="The first line of a table is a row; its columns are 1, 2, ...")
     ] = False,
@@ -66,13 +74,12 @@ def predict(
 
     The answer is written beside the other columns or fields of a row. A generative model goes on with every text.
     """
-    from probescale.deploy.texts import detect_format, read_texts
+    from probescale.deploy.texts import detect_format
 
     path = None if file == "-" else Path(file)
     _check_files(path, out, format_, model, overwrite=overwrite)
     with quick_imports():
         from probescale.deploy.continuations import WritingOptions
-        from probescale.deploy.metadata import InputColumns
         from probescale.deploy.open_model import open_model
         from probescale.deploy.predict import predict_lines, require_kind
         from probescale.deploy.tables import prediction_tables
@@ -85,12 +92,7 @@ def predict(
     faults = FaultCounter(lambda message: typer.echo(message, err=True))
     vectors = out is not None and out.suffix in VECTORS
     with path.open("rb") if path else sys.stdin.buffer as stream, open_output(None if vectors else out) as target:
-        learned = opened.columns if text is None and pair is None else None
-        columns = learned or InputColumns(text=text or "text", pair=pair)
-        otherwise = "text" if learned else None
-        lines = read_texts(
-            stream, detect_format(path), columns.text, columns.pair, otherwise=otherwise, header=not no_header
-        )
+        lines = _read_lines(stream, path, text, pair, opened.columns, not no_header)
         kind = require_kind(opened)
         writing = WritingOptions(new_tokens or WritingOptions.tokens, chat) if new_tokens or chat else None
         predictions = faults.watch(predict_lines(opened, lines, max_length, writing))
@@ -105,6 +107,17 @@ def predict(
     if faults.count:
         typer.echo(f"{faults.count} line{'s' * (faults.count > 1)} could not be answered", err=True)
         raise SystemExit(1)
+
+
+def _read_lines(
+    stream: BinaryIO, path: Path | None, text: str | None, pair: str | None, learned: InputColumns | None, header: bool
+) -> Iterator[Line]:
+    """The lines of a file, with the columns that were named, or else those that the model learned from."""
+    from probescale.deploy.texts import detect_format, read_texts
+
+    if text is None and pair is None and learned:
+        return read_texts(stream, detect_format(path), learned.text, learned.pair, otherwise="text", header=header)
+    return read_texts(stream, detect_format(path), text or "text", pair, header=header)
 
 
 def _default_shape(out: Path | None) -> Shape:
