@@ -93,7 +93,7 @@ def test_long_texts_are_read_less_often(situation):
 
 
 def test_a_training_with_few_steps_keeps_its_rate():
-    """Larger steps for a short training made deep models worse (docs/results/compression.md)."""
+    """A higher rate for a short training made cuts with many layers worse (docs/results/compression.md)."""
     few = replace(USUAL, labelled=200, unlabelled=0)
     usual, hurried = chosen(few), chosen(few, epochs=1)
     assert hurried.learning_rate == usual.learning_rate == chosen().learning_rate

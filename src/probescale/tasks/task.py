@@ -172,7 +172,7 @@ def load_task(config: TaskConfig, seed: int) -> Task:
 
 
 def count_with_tuning(rows: int) -> int:
-    """Labelled rows of which so many are left when thresholds have got theirs.
+    """How many labelled rows to draw, so that this many are left for training beside those for thresholds.
 
     >>> count_with_tuning(900), count_with_tuning(50_000)
     (1000, 52000)
