@@ -12,11 +12,13 @@ from transformers import PreTrainedModel
 
 from probescale.models.cost import Cost
 from probescale.models.family import Family
+from probescale.models.fast_float32 import usual_float32
 from probescale.models.loading import LoadedModel
 from probescale.models.proof.child import without_cache
 from probescale.models.speed import PASSES, WARM_UP, Speed, compare_speed
 
 
+@usual_float32()
 def measure_latency(model: PreTrainedModel, family: Family, length: int, batch_size: int = 1) -> Cost:
     """Median milliseconds of one pass over a full batch of this length, for every layer and for the rest."""
     layers = family.layers(model)

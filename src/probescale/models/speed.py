@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
+from probescale.models.fast_float32 import usual_float32
+
 WARM_UP = 3  # passes that are not counted
 PASSES = 15
 WAITED = 0.1  # share of the time without a processor, above which other work disturbs the timing
@@ -39,11 +41,12 @@ class Speed:
     spread: SpeedSpread
 
 
+@usual_float32()
 def compare_speed(reference: Callable[[int], object], own: Callable[[int], object], passes: int = PASSES) -> Speed:
     """Time both in turn, each called with the number of the round.
 
-    They change places every round, so that other load slows both of them alike. A thread that is always at work has
-    as much processor time as time: what is missing, other work has had.
+    Both compute as they will for users. They change places every round, so that other load slows both of them alike. A
+    thread that is always at work has as much processor time as time: what is missing, other work has had.
     """
     calls = (reference, own)
     times: tuple[list[float], list[float]] = ([], [])  # seconds of every pass, of the reference and of the other

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from probescale.models.fast_float32 import fast_float32
 from probescale.models.subsets import all_contiguous_blocks
 from probescale.pipeline.workbench import Workbench
 from probescale.probing.flow import measure_flow
@@ -20,6 +21,7 @@ FLOW_TEXTS = 500  # states are averaged over all of their tokens
 SUBNETWORKS: set[Reads] = {"blocks", "search", "all subsets"}  # what is read off probed subnetworks
 
 
+@fast_float32()
 def probe_task(bench: Workbench) -> ProbeScores:
     """Scores of every layer, with all that the configured strategies decide by."""
     return collect_evidence(probe(bench.loaded, bench.task, bench.config, bench.provenance), bench)

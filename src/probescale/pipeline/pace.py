@@ -10,6 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from probescale.models.fast_float32 import fast_float32
 from probescale.models.loading import LoadedModel
 from probescale.models.subsets import Subset
 from probescale.models.surgery import keep_layers
@@ -49,6 +50,7 @@ class Pace(NamedTuple):
         return self.train_rungs.get(name, self.train_cut)
 
 
+@fast_float32()
 def measure_pace(bench: Workbench) -> Pace:
     """Time a few batches of the data's own texts: forward and trained, through the original and a smaller model."""
     recipe = bench.chosen_recipe

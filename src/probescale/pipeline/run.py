@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from probescale.config import RunConfig
+from probescale.models.fast_float32 import fast_float32
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.evaluation import Evaluator, evaluate_others
 from probescale.pipeline.evidence import best_task_probe, probe_once
@@ -27,6 +28,7 @@ from probescale.utils.progress import Phases
 from probescale.utils.resources import report_shortage
 
 
+@fast_float32()
 def run(config: RunConfig, out: Path | str, *, overwrite: bool = False, shared: Path | None = None) -> RunResult:
     """Do what the configuration says, and write the folder `out` when everything is complete.
 
@@ -81,6 +83,7 @@ def _run(bench: Workbench, schedule: Schedule, phases: Phases, work: Path, share
         return write_outputs(only.evaluator, scores, only.chosen, models, other_models, alternatives)
 
 
+@fast_float32()
 def prepare_shared(configs: Sequence[RunConfig], folder: Path) -> None:
     """Write what runs share that differ only in strategy and budget: scores, the fine-tuned original, its answers, and
     the simpler models that it is compared with."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from probescale.config import RunConfig
 from probescale.errors import UserError
+from probescale.models.fast_float32 import fast_float32
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.allocation import allocate
 from probescale.pipeline.evaluation import Evaluator
@@ -55,6 +56,7 @@ def check_share(share: float, text: str | None = None) -> None:
         raise UserError(f"{shown} is not a share of the original", field="--keep", hint="write 97% or 0.97")
 
 
+@fast_float32()
 def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool = False) -> SmallestSearch:
     """Train as few models as it takes; the run folder `out` holds the answer, its model and the search.
 

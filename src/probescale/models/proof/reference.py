@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 from probescale.errors import ProofFailed, first_line
 from probescale.models.block_calls import input_state, record_calls, removing_hooks
 from probescale.models.family import Family, backbone_prefix
+from probescale.models.fast_float32 import usual_float32
 from probescale.models.proof import child
 
 TOLERANCE = 1e-5  # relative to the largest value: the same operations on the same weights
@@ -63,6 +64,7 @@ def example_inputs(model: PreTrainedModel, family: Family) -> dict[str, Tensor]:
     return inputs | ({"decoder_input_ids": ids.clone()} if family.decoder_layers(model) is not None else {})
 
 
+@usual_float32()
 def compute_own_reference(model: PreTrainedModel, family: Family) -> Reference:
     """The outputs of the model itself, for a model that was trained after the cut."""
     inputs = example_inputs(model, family)
@@ -71,6 +73,7 @@ def compute_own_reference(model: PreTrainedModel, family: Family) -> Reference:
     return Reference("the model in memory", inputs, outputs, _settings(stacks), _tolerance(model, complete=True))
 
 
+@usual_float32()
 def compute_layer_reference(
     model: PreTrainedModel, family: Family, kept: Sequence[int], decoder: Sequence[int] | None = None
 ) -> Reference:
@@ -136,6 +139,7 @@ def _tolerance(model: PreTrainedModel, *, complete: bool) -> float:
     return 1e-2 if model.device.type != "cpu" else 0.0 if complete else TOLERANCE
 
 
+@usual_float32()
 def run_model(model: PreTrainedModel, family: Family, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """All outputs of a model for these inputs, on the CPU."""
     on_device = {name: value.to(model.device) for name, value in inputs.items()}
