@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
 
 NAMES, VERBS = ("fox", "crow", "cat", "dog", "hen"), ("sees", "likes", "calls", "finds")
@@ -19,6 +19,7 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 LAYERS = 4
+SPECIAL = ("<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|system|>", "<|end|>")
 
 
 def sentences(count: int, seed: int = 0) -> list[str]:
@@ -54,9 +55,8 @@ def write_jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 def word_tokenizer(*, prefix: bool = False) -> PreTrainedTokenizerFast:
     """Words of the language and all bytes. `prefix`: texts begin with <s>."""
-    special = ["<pad>", "<s>", "</s>", "<|user|>", "<|assistant|>", "<|system|>", "<|end|>"]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    numbers = {token: number for number, token in enumerate([*special, *alphabet])}
+    numbers = {token: number for number, token in enumerate([*SPECIAL, *alphabet])}
     tokenizer = Tokenizer(models.BPE(numbers, []))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
     tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
@@ -66,15 +66,40 @@ def word_tokenizer(*, prefix: bool = False) -> PreTrainedTokenizerFast:
         tokenizer.post_processor = processors.TemplateProcessing("<s> $A", None, [("<s>", 1)])  # type: ignore[assignment]
     own = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>",
-        additional_special_tokens=special[3:],
+        additional_special_tokens=list(SPECIAL[3:]),
     )  # fmt: skip
     own.chat_template = TEMPLATE
     return own
 
 
+def merging_tokenizer() -> PreTrainedTokenizerFast:
+    """Words of the language and of other texts, merged from bytes as GPT-2's are; with a chat template."""
+    own = word_tokenizer()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=list(SPECIAL), initial_alphabet=alphabet)
+    others = ["a quick question about numbers: which of them grows faster, and why?", "machines count sums quickly"]
+    own.backend_tokenizer.train_from_iterator([*sentences(300, seed=7), *others * 50], trainer)
+    return own
+
+
+def save_merging_decoder(folder: Path, steps: int = 60) -> str:
+    """The same model with the tokens of `merging_tokenizer`."""
+    tokenizer = merging_tokenizer()
+    model = build_decoder(len(tokenizer))
+    _train(model, tokenizer, steps)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
 @functools.cache
 def _trained_weights(steps: int) -> dict[str, torch.Tensor]:
-    tokenizer, model = word_tokenizer(), build_decoder()
+    model = build_decoder()
+    _train(model, word_tokenizer(), steps)
+    return model.state_dict()
+
+
+def _train(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, steps: int) -> None:
     ids = torch.tensor(tokenizer(" ".join(sentences(2000, seed=7)))["input_ids"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     draw = torch.Generator().manual_seed(0)
@@ -84,13 +109,12 @@ def _trained_weights(steps: int) -> dict[str, torch.Tensor]:
         model(input_ids=batch, labels=batch).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    return model.state_dict()
 
 
-def build_decoder() -> LlamaForCausalLM:
+def build_decoder(tokens: int = 263) -> LlamaForCausalLM:
     set_seed(0)
     config = LlamaConfig(
-        vocab_size=263, hidden_size=32, intermediate_size=64, num_hidden_layers=LAYERS, num_attention_heads=2,
+        vocab_size=tokens, hidden_size=32, intermediate_size=64, num_hidden_layers=LAYERS, num_attention_heads=2,
         max_position_embeddings=256, pad_token_id=0, bos_token_id=1, eos_token_id=2, tie_word_embeddings=True,
     )  # fmt: skip
     return LlamaForCausalLM(config)

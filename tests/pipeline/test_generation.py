@@ -13,7 +13,7 @@ from helpers.decoders import save_decoder, word_tokenizer, write_corpus, write_o
 from probescale.config import REFERENCES
 from probescale.errors import Problems, UserError
 from probescale.models.loading import load_classifier
-from probescale.models.prompts import PROMPT_TOKENS, build_prompts
+from probescale.models.prompts import PROMPT_CHARACTERS, build_prompts
 from probescale.models.token_speed import WRITTEN, measure_token_speeds
 from probescale.pipeline.compress import Request, build_config
 from probescale.pipeline.removals import calibration_batches
@@ -37,7 +37,7 @@ def test_samples_are_what_the_saved_models_write_greedily(text_run: Path):
         model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
         for prompt, continuation in zip(written.prompts, continuations, strict=True):
             ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
-            assert ids.shape[1] <= PROMPT_TOKENS
+            assert len(prompt) <= PROMPT_CHARACTERS
             for _ in range(NEW_TOKENS):
                 likeliest = model(input_ids=ids).logits[0, -1].argmax()
                 if likeliest == tokenizer.eos_token_id:
@@ -129,8 +129,8 @@ def test_prompts_are_beginnings_of_documents_and_questions(tmp_path: Path):
     tokenizer = word_tokenizer(prefix=True)
     texts = Documents(("the fox sees the cat at home. " * 4, "a b"))
     first, second = build_prompts(tokenizer, texts, 100)
-    assert tokenizer.decode(first) == "<s>" + texts.texts[0][:PROMPT_TOKENS]
-    assert tokenizer.decode(second) == "<s>a "
+    assert tokenizer.decode(first) == "<s>the fox sees the cat at home. the fox sees the cat at home."
+    assert tokenizer.decode(second) == "<s>a"
     chat = (("system", "be kind"), ("user", "who?"), ("assistant", "the fox"), ("user", "why?"), ("assistant", "so"))
     [asked] = build_prompts(tokenizer, Documents(("",), (chat,)), 100)
     assert (

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from helpers.decoders import LAYERS, save_decoder, word_tokenizer, write_corpus, write_jsonl
+from helpers.decoders import (
+    LAYERS,
+    save_decoder,
+    save_merging_decoder,
+    word_tokenizer,
+    write_corpus,
+    write_jsonl,
+)
 from probescale.errors import Problems, UserError
 from probescale.models.loading import load_classifier
 from probescale.models.packing import pack
@@ -19,6 +26,7 @@ from probescale.models.surgery import keep_layers
 from probescale.pipeline.removals import calibration_batches
 from probescale.pipeline.run import run
 from probescale.pipeline.smallest import smallest
+from probescale.pipeline.training import Training
 from probescale.pipeline.validate import check, load_config
 from probescale.pipeline.workbench import prepare
 from probescale.probing.lens import probe_next_token
@@ -179,7 +187,9 @@ def test_conversations_are_learned_by_their_answers(decoder: Path, tmp_path: Pat
     ("change", "said"),
     [
         ({"selection": {"k": 2, "strategy": "stitched"}}, "texts have none"),
-        ({"shrink": {"vocabulary": 100}}, "only layers of a generative model"),
+        ({"shrink": {"vocabulary": "auto"}}, "shrink.vocabulary: it takes labels"),
+        ({"shrink": {"units": 32}}, "shrink.units: of a generative model, layers and tokens"),
+        ({"shrink": "auto"}, "shrink.rank: of a generative model, layers and tokens"),
         ({"recovery": {"temperature": 2.0}}, "other temperatures than 1"),
     ],
 )
@@ -233,3 +243,80 @@ def test_the_smallest_model_that_keeps_a_share_of_fewer_bits(decoder: Path, tmp_
     answer = next(step for step in search.trials if step.budget == search.answer)
     assert answer.enough
     assert all(step.params > answer.params for step in search.trials if step.enough and step is not answer)
+
+
+@pytest.fixture(scope="session")
+def merging_decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A decoder with merged tokens, half of which the corpus does not have."""
+    folder = tmp_path_factory.mktemp("merging")
+    save_merging_decoder(folder / "model")
+    write_corpus(folder, 900)
+    return folder
+
+
+def test_a_teacher_with_fewer_tokens_says_the_same(merging_decoder: Path, tmp_path: Path):
+    """With the tokens of the texts, texts have the same tokens as before, and the likeliest of them the same odds."""
+    bench = prepare(check(settings(merging_decoder, shrink={"vocabulary": "task"})))
+    [way] = bench.shrinks
+    assert way.vocabulary is not None
+    assert way.vocabulary < bench.loaded.model.config.vocab_size
+    small = bench.shrinker.shrink(bench.loaded, tuple(range(1, LAYERS + 1)), way)
+    assert small.model.config.vocab_size == way.vocabulary
+    train = cast("Documents", bench.task.train)
+    blocks = [pack(loaded.tokenizer, train, 64) for loaded in (bench.loaded, small)]
+    names = [
+        loaded.tokenizer.convert_ids_to_tokens(each.tokens.fields["input_ids"].tolist())
+        for loaded, each in zip((bench.loaded, small), blocks, strict=True)
+    ]
+    assert names[0] == names[1]
+    assert blocks[0].rows.tolist() == blocks[1].rows.tolist()
+    training = Training(bench, tmp_path, way)
+    training.train_original()
+    answers = training.teacher_outputs()
+    assert answers is not None
+    assert answers.likeliest is not None
+    assert answers.likeliest.ids.max() < way.vocabulary
+    first = torch.tensor([blocks[1].tokens[0]["input_ids"]])
+    expected = small.model(input_ids=first).logits[0, 0].log_softmax(-1).topk(LIKELIEST)
+    got = answers.likeliest[torch.tensor([0])][0]
+    assert torch.equal(got[:LIKELIEST].long(), expected.indices)
+    torch.testing.assert_close(got[LIKELIEST:], expected.values, atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.slow
+def test_layers_and_tokens_are_dropped_and_the_rest_heals(merging_decoder: Path, tmp_path: Path):
+    raw = settings(merging_decoder, shrink={"vocabulary": "task"}, compare=["full_model"])
+    result = run(check(raw), tmp_path / "run")
+    assert result.subnetwork.before is not None
+    assert result.subnetwork.value < result.subnetwork.before.value
+    whole = AutoModelForCausalLM.from_pretrained(merging_decoder / "model")
+    model: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "run" / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "run" / "model")
+    assert model.config.vocab_size == len(tokenizer) < whole.config.vocab_size
+    assert model.num_parameters() == result.subnetwork.params
+    assert result.other_models["full model, trained on the same text"].params == whole.num_parameters()
+    assert model.generation_config.eos_token_id == tokenizer.eos_token_id
+    text = "a quick question about numbers: ça va?"
+    assert tokenizer.decode(tokenizer(text)["input_ids"]) == text
+
+
+@pytest.mark.slow
+def test_conversations_keep_the_tokens_of_their_template(merging_decoder: Path, tmp_path: Path):
+    rows = [{"prompt": "who sees the cat?", "response": f"the fox sees the cat {n} times."} for n in range(60)]
+    task = {"kind": "text", "train": str(write_jsonl(tmp_path / "chat.jsonl", rows))}
+    bench = prepare(check(settings(merging_decoder, task=task, shrink={"vocabulary": "task"})))
+    small = bench.shrinker.shrink(bench.loaded, tuple(range(1, LAYERS + 1)), bench.shrinks[0])
+    assert small.tokenizer.chat_template == bench.loaded.tokenizer.chat_template
+    train = cast("Documents", bench.task.train)
+    before, after = (
+        loaded.tokenizer.convert_ids_to_tokens(pack(loaded.tokenizer, train, 64).tokens.fields["input_ids"].tolist())
+        for loaded in (bench.loaded, small)
+    )
+    assert before == after
+
+
+def test_perplexity_of_other_tokens_is_refused(merging_decoder: Path):
+    raw = settings(merging_decoder, shrink={"vocabulary": "task"})
+    raw["task"]["metric"] = "perplexity"
+    with pytest.raises(Problems, match=r"task.metric: perplexity is counted per token"):
+        check(raw)

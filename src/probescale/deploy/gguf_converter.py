@@ -74,7 +74,7 @@ def _explain(said: str, code: int) -> UserError:
             "llama.cpp's converter does not know this tokenizer: it recognises them by a hash, which a trimmed or new "
             "vocabulary changes",
             field="MODEL",
-            hint="export a model with its parent's vocabulary (shrink: none), or add the hash to your own checkout",
+            hint="export a model with its parent's vocabulary (shrink.vocabulary: all), or add the hash to your checkout",
         )
     if "No module named" in last:
         missing = last.rpartition(" ")[2].strip("'")

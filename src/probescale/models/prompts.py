@@ -11,7 +11,7 @@ from probescale.models.packing import apply_template, find_prefix
 from probescale.tasks.documents import ANSWERS, Chat, Documents
 
 PROMPTS = 4  # as many as a person reads
-PROMPT_TOKENS = 32  # of a text
+PROMPT_CHARACTERS = 150  # of a text, about: not tokens, so that models with other tokens go on with the same words
 
 
 def build_prompts(tokenizer: PreTrainedTokenizerBase, documents: Documents, longest: int) -> list[list[int]]:
@@ -25,9 +25,11 @@ def build_prompts(tokenizer: PreTrainedTokenizerBase, documents: Documents, long
 
 
 def _begin_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
-    """The first tokens of a text, at most half of it: there is something left to go on with."""
-    ids = cast("list[int]", tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-    return [*find_prefix(tokenizer), *ids[: min(PROMPT_TOKENS, -(-len(ids) // 2))]]
+    """The first words of a text, at most half of it: there is something left to go on with."""
+    most = min(PROMPT_CHARACTERS, -(-len(text) // 2))
+    words = text[:most].rpartition(" ")[0] or text[:most]  # no word is cut; a text without spaces is
+    ids = cast("list[int]", tokenizer(words, add_special_tokens=False, verbose=False)["input_ids"])
+    return [*find_prefix(tokenizer), *ids]
 
 
 def _begin_chat(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> list[int]:

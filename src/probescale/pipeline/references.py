@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from probescale.config import REFERENCES
+from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.subsets import Subset
 from probescale.pipeline.evaluation import PREDICTIONS, Evaluator
 from probescale.pipeline.seals import INNER
@@ -37,4 +38,5 @@ def _prepare(evaluator: Evaluator, name: str) -> Evaluator:
     config = evaluator.config
     plain = config.model_copy(update={"recovery": config.recovery.model_copy(update={"distil": False})})
     bench = evaluator.bench.with_config(plain).with_recipe(evaluator.training.choices)
-    return _Reference(bench, evaluator.work / INNER / "references" / name, evaluator.shrink)
+    shrink = ShrinkPlan() if name == "full_model" else evaluator.shrink
+    return _Reference(bench, evaluator.work / INNER / "references" / name, shrink)

@@ -189,17 +189,28 @@ class Training:
             set_thresholds(model, self.task.tuning, macro=macro, max_length=length)
 
     def _record_tokens(self, original: LoadedModel) -> None:
-        """The likeliest tokens of the original, or of another teacher with the same tokenizer."""
+        """The likeliest tokens of the original, or of another teacher with the same tokenizer.
+
+        Where the vocabulary is trimmed, the teacher answers with that one as well: its rows are those of its students.
+        """
         source = self.config.recovery.teacher
         teacher = load_token_teacher(source, original) if source else original
         record_teacher_tokens(
-            teacher,
+            self._with_trimmed_vocabulary(teacher),
             self.task.train,
             self.shared / INNER / TEACHER,
             growing=self.shared / INNER / TRAINING / TEACHER,
             texts=self.choices.texts,
             max_length=self.config.model.max_length,
         )
+
+    def _with_trimmed_vocabulary(self, model: LoadedModel) -> LoadedModel:
+        """The whole model with the tokens that subnetworks have: for running text, the settings fix how many."""
+        [vocabulary] = {way.vocabulary for way in self.bench.shrinks}
+        if vocabulary is None:
+            return model
+        every = tuple(range(1, model.layers + 1))
+        return self.shrinker.for_model(model).shrink(model, every, ShrinkPlan(vocabulary=vocabulary))
 
     # Subnetworks
 

@@ -74,5 +74,6 @@ def _smallest_budget(bound: Bound, least: float) -> str:
             f"{format_amount(cost.fixed - bound.most, unit)} too many"
         )
     if cost.original is None:
-        hint += ". A smaller vocabulary or narrower embeddings would help: `shrink: auto` in a run's settings"
+        hint += ". A smaller vocabulary or narrower embeddings would help: `shrink: auto` in a run's settings (of "
+        hint += "generative models, `shrink.vocabulary: task`)"
     return hint

@@ -36,7 +36,7 @@ from probescale.models.proof.comparison import Proof, prepare_proof, prove_folde
 from probescale.models.proof.reference import compute_own_reference
 from probescale.models.saving import save_model, write_model
 from probescale.models.shrink.tokenizer import TokenizerVocabulary
-from probescale.models.shrink.vocabulary import count_tokens, expected_shares, trim_vocabulary
+from probescale.models.shrink.vocabulary import count_needed, count_tokens, expected_shares, trim_vocabulary
 from probescale.models.tokenizers import tokenizer_fingerprint
 
 
@@ -60,6 +60,15 @@ def test_token_ids_and_outputs_of_the_texts_do_not_change(kind):
     assert all(torch.equal(weights[name], weight) for name, weight in before.model.state_dict().items())
     assert tokenizer_fingerprint(before.tokenizer) == fingerprint
     assert old_numbers(before, after) == sorted(old_numbers(before, after))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_as_many_tokens_as_texts_need_leave_them_as_they_are(kind):
+    before = parent(kind)
+    needed = count_needed(before, counted(kind))
+    after = trim_vocabulary(before, counted(kind), needed)
+    assert len(after.tokenizer) == needed
+    assert all(tokens(after, text) == tokens(before, text) for text in TEXTS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -15,7 +15,7 @@ from probescale.models.parameters import Parameters
 from probescale.models.shrink import embeddings, units
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.shrink.shrinker import Shrinker, count_shrunk
-from probescale.models.shrink.vocabulary import expected_shares, required_tokens
+from probescale.models.shrink.vocabulary import count_needed, expected_shares, required_tokens
 
 COVERAGES = (0.995, 0.98, 0.95, 0.9, 0.8)  # shares of the tokens of new texts that stay whole
 WIDTH_DIVISORS = (2, 3, 4, 6)  # of the embeddings
@@ -71,16 +71,10 @@ def _vocabulary_sizes(shrinker: Shrinker, setting: str | int) -> list[int | None
     if isinstance(setting, int):
         return [min(setting, full)]
     if setting == "task":
-        return [min(_count_seen(shrinker), full)]
-    wanted = sorted({_count_seen(shrinker), *_sizes_by_coverage(shrinker)}, reverse=True)
+        return [min(count_needed(shrinker.loaded, shrinker.token_counts), full)]
+    seen = count_needed(shrinker.loaded, shrinker.token_counts)
+    wanted = sorted({seen, *_sizes_by_coverage(shrinker)}, reverse=True)
     return [None, *(size for size in wanted if size < full)]
-
-
-def _count_seen(shrinker: Shrinker) -> int:
-    """How many tokens the texts need, with those that are always kept."""
-    tokenizer, counts = shrinker.loaded.tokenizer, shrinker.token_counts
-    always = set(tokenizer.convert_ids_to_tokens(sorted(required_tokens(tokenizer, counts))))
-    return len(always | counts.keys())
 
 
 def _sizes_by_coverage(shrinker: Shrinker) -> list[int]:

@@ -14,6 +14,7 @@ from probescale.errors import ProofFailed
 from probescale.models.counting import count_parameters
 from probescale.models.family import Family
 from probescale.models.loading import LoadedModel
+from probescale.models.packing import pack
 from probescale.models.parameters import Parameters
 from probescale.models.shrink.embeddings import (
     embedding_parameters,
@@ -26,6 +27,7 @@ from probescale.models.shrink.units import UnitMoments, count_units, keep_units,
 from probescale.models.shrink.vocabulary import count_tokens, trim_vocabulary
 from probescale.models.subsets import Subset
 from probescale.tasks.data import Data
+from probescale.tasks.documents import Documents
 
 UNIT_TEXTS = 1000  # texts on which feed-forward units are compared, by all of their tokens
 
@@ -50,8 +52,13 @@ class Shrinker:
 
     @cached_property
     def token_counts(self) -> Counter[str]:
-        """How often each token occurs in the texts."""
-        return count_tokens(self.loaded.tokenizer, self.texts.texts, self.texts.pairs)
+        """How often each token occurs in the texts; of conversations, also in what the chat template adds."""
+        tokenizer, texts = self.loaded.tokenizer, self.texts
+        counts = count_tokens(tokenizer, texts.texts, texts.pairs)
+        if isinstance(texts, Documents) and texts.chats is not None:
+            blocks = pack(tokenizer, texts, self.max_length).tokens
+            counts.update(tokenizer.convert_ids_to_tokens(blocks.fields["input_ids"].tolist()))
+        return counts
 
     @cached_property
     def unit_moments(self) -> UnitMoments:

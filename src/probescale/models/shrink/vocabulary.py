@@ -54,6 +54,16 @@ def required_tokens(tokenizer: PreTrainedTokenizerBase, counts: Mapping[str, int
     return frozenset(TokenizerVocabulary(tokenizer).required_ids(_characters(counts or {})))
 
 
+def count_needed(loaded: LoadedModel, counts: Mapping[str, int]) -> int:
+    """How many tokens texts need: their own, those that BPE merges these from, and those that are always kept."""
+    vocabulary, named = TokenizerVocabulary(loaded.tokenizer), _ids_in_settings(loaded.model)
+    needed = vocabulary.required_ids(_characters(counts)) | named
+    for token in counts.keys() & vocabulary.ids.keys():
+        if counts[token] > 0:
+            needed |= {vocabulary.ids[token]} | vocabulary.merge_parts(vocabulary.ids[token])
+    return len(needed)
+
+
 def expected_shares(tokenizer: PreTrainedTokenizerBase, counts: Mapping[str, int]) -> dict[str, float]:
     """The share of every token in new texts of the same kind, in the order in which tokens are kept.
 

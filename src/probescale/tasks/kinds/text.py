@@ -42,7 +42,9 @@ class Text(Kind):
         "relevance.metric": "information",
         "recovery.temperature": 1.0,
         "model.max_length": 256,
-        "shrink": "none",
+        "shrink.vocabulary": "all",
+        "shrink.rank": "full",
+        "shrink.units": "all",
     }
 
     def load(
@@ -71,10 +73,7 @@ class Text(Kind):
             yield UserError(
                 "a run makes one generative model yet", field="selection.ladder", hint="give selection.budget instead"
             )
-        if config.shrink.asked:
-            yield UserError(
-                "only layers of a generative model are dropped yet", field="shrink", hint="set shrink: none"
-            )
+        yield from self._shrink_faults(config)
         recovery = config.recovery
         if recovery.temperature != 1:
             yield UserError(
@@ -85,6 +84,29 @@ class Text(Kind):
         for name in ("states", "healing"):
             if getattr(recovery, name):
                 yield UserError("is for texts with labels", field=f"recovery.{name}", hint="leave it out")
+
+    def _shrink_faults(self, config: RunConfig) -> Iterator[UserError]:
+        """Parts that stay as they are, and a metric that a trimmed vocabulary would change by itself."""
+        shrink = config.shrink
+        if shrink.vocabulary == "auto":
+            yield UserError(
+                "it takes labels to weigh tokens against layers, and texts have none",
+                field="shrink.vocabulary",
+                hint="set task (the tokens of the texts), a number of tokens, or all",
+            )
+        for name, whole in (("rank", "full"), ("units", "all")):
+            if getattr(shrink, name) != whole:
+                yield UserError(
+                    "of a generative model, layers and tokens are dropped, and nothing else yet",
+                    field=f"shrink.{name}",
+                    hint=f"set {whole}",
+                )
+        if shrink.vocabulary != "all" and config.task.metric == "perplexity":
+            yield UserError(
+                "perplexity is counted per token, and a trimmed vocabulary makes other tokens of the same text",
+                field="task.metric",
+                hint="use bits_per_byte, or shrink.vocabulary: all",
+            )
 
     def refuse_too_few(self, train: Data) -> None:
         if len(train) < FEWEST_DOCUMENTS:
