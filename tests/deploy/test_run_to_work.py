@@ -167,7 +167,21 @@ def test_a_table_without_header(run, tmp_path, cli):
     ]  # fmt: skip
     (tmp_path / "in.txt").write_text("a\n")
     done = cli("predict", run[0], tmp_path / "in.txt", "--no-header")
-    assert (done.code, "only .csv and .tsv files have a header" in done.err) == (2, True)
+    assert (done.code, "only .csv and .tsv files can lack a header" in done.err) == (2, True)
+
+
+def test_a_header_that_was_missing_in_training_is_not_expected_later(run, tmp_path, cli):
+    """The first row of such a table is answered, and --header says that a new table has one."""
+    model, table = tmp_path / "model", tmp_path / "in.csv"
+    shutil.copytree(run[0] / "model", model)
+    record = json.loads((model / "probescale.json").read_text())
+    assert record["columns"]["header"]
+    record["columns"] = {"text": "2", "pair": None, "header": False}
+    (model / "probescale.json").write_text(json.dumps(record))
+    table.write_text("7,the film was good\n8,the plot was dull\n")
+    assert cli("predict", model, table, "--format", "csv").out.count("\n") == 3
+    table.write_text("id,review\n7,the film was good\n8,the plot was dull\n")
+    assert cli("predict", model, table, "--header", "--format", "csv").out.count("\n") == 3
 
 
 def test_json_lines_as_a_table(run, tmp_path, cli):

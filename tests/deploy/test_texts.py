@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+import gzip
 import io
 import json
 
+import pyarrow as pa
 import pytest
+from pyarrow import ipc, parquet
 from transformers import RobertaForTokenClassification
 
 from helpers.data import labelled_rows
@@ -13,7 +17,7 @@ from helpers.models import tiny_model
 from probescale.deploy.evaluation import predict_dataset
 from probescale.deploy.open_model import open_model
 from probescale.deploy.predict import predict_lines
-from probescale.deploy.texts import Format, Line, read_texts
+from probescale.deploy.texts import Format, Line, detect_format, open_texts, read_columns, read_texts
 from probescale.errors import UserError
 from probescale.tasks.data import TaggedSentences
 from probescale.tasks.kinds import KINDS
@@ -86,6 +90,33 @@ def test_the_column_of_training_is_found_without_being_named(header, found):
         assert [line.text for line in read_texts(io.BytesIO(data), kind, "review", otherwise="text")] == [found]
     with pytest.raises(UserError, match='no column "review"'):
         list(read_texts(io.BytesIO(b"id,said\n7,a\n"), "csv", "review", otherwise="text"))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow"])
+def test_a_table_of_columns(tmp_path, suffix):
+    rows = {"id": [7, 8], "said": ["a", None], "day": [datetime.date(2024, 5, 1)] * 2}
+    table, path = pa.table(rows), tmp_path / f"texts.{suffix}"
+    if suffix == "parquet":
+        parquet.write_table(table, path)
+    else:
+        with ipc.new_stream(path, table.schema) as stream:
+            stream.write_table(table)
+    first, second = read_columns(path, "review", None, otherwise="said")
+    assert (first.number, first.text, first.row) == (1, "a", {"id": 7, "said": "a", "day": "2024-05-01"})
+    assert second.fault == "no text"
+    with pytest.raises(UserError, match='no column "review"'):
+        list(read_columns(path, "review", None))
+
+
+def test_gzipped_tables_are_unpacked(tmp_path):
+    path = tmp_path / "texts.csv.gz"
+    path.write_bytes(gzip.compress(b"text\na\n"))
+    assert detect_format(path) == "csv"
+    with open_texts(path) as stream:
+        assert [line.text for line in read_texts(stream, "csv")] == ["a"]
+    path.write_bytes(b"no gzip")
+    with pytest.raises(UserError, match=r"texts.csv.gz cannot be unpacked"):
+        open_texts(path)
 
 
 def test_what_could_not_be_written_again_is_told():

@@ -40,13 +40,20 @@ _Pair = Annotated[str | None, typer.Option(help="Column or field of the second t
 @app.command()
 def predict(
     model: SavedModel,
-    file: Annotated[str, typer.Argument(help="One text per line, .csv, .tsv or .jsonl; -: standard input.")] = "-",
+    file: Annotated[
+        str, typer.Argument(help="One text per line, or a table (.csv, .jsonl, .parquet ...); -: standard input.")
+    ] = "-",
     rung: Rung = None,
     text: _Text = None,
     pair: _Pair = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="The first line of a table is a row; its columns are 1, 2, ...")
-    ] = False,
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="CSV and TSV: the first line names the columns; or it is a row, and they are 1, 2, ...",
+            show_default="as in training",
+        ),
+    ] = None,
     format_: Annotated[
         Shape | None,
         typer.Option("--format", help="Output format.", show_default="that of --out, else table, jsonl to a pipe"),
@@ -74,7 +81,7 @@ def predict(
 
     The answer is written beside the other columns or fields of a row. A generative model goes on with every text.
     """
-    from probescale.deploy.texts import detect_format
+    from probescale.deploy.texts import detect_format, open_texts
 
     path = None if file == "-" else Path(file)
     _check_files(path, out, format_, model, overwrite=overwrite)
@@ -85,14 +92,14 @@ def predict(
         from probescale.deploy.tables import prediction_tables
         from probescale.deploy.write_predictions import WRITERS, FaultCounter, open_output
         from probescale.deploy.write_vectors import VECTORS, refuse_without_vectors, write_vectors
-    if no_header and detect_format(path) not in ("csv", "tsv"):
-        raise UserError("only .csv and .tsv files have a header", field="--no-header", hint="leave it out")
+    if header is not None and detect_format(path) not in ("csv", "tsv"):
+        raise UserError("only .csv and .tsv files can lack a header", field="--header", hint="leave it out")
     opened = open_model(model, rung)
     shape = format_ or _default_shape(out)
     faults = FaultCounter(lambda message: typer.echo(message, err=True))
     vectors = out is not None and out.suffix in VECTORS
-    with path.open("rb") if path else sys.stdin.buffer as stream, open_output(None if vectors else out) as target:
-        lines = _read_lines(stream, path, text, pair, opened.columns, not no_header)
+    with open_texts(path) as stream, open_output(None if vectors else out) as target:
+        lines = _read_lines(stream, path, text, pair, opened.columns, header)
         kind = require_kind(opened)
         writing = WritingOptions(new_tokens or WritingOptions.tokens, chat) if new_tokens or chat else None
         predictions = faults.watch(predict_lines(opened, lines, max_length, writing))
@@ -110,14 +117,24 @@ def predict(
 
 
 def _read_lines(
-    stream: BinaryIO, path: Path | None, text: str | None, pair: str | None, learned: InputColumns | None, header: bool
+    stream: BinaryIO,
+    path: Path | None,
+    text: str | None,
+    pair: str | None,
+    learned: InputColumns | None,
+    header: bool | None,
 ) -> Iterator[Line]:
     """The lines of a file, with the columns that were named, or else those that the model learned from."""
-    from probescale.deploy.texts import detect_format, read_texts
+    from probescale.deploy.texts import detect_format, read_columns, read_texts
 
+    otherwise = None
     if text is None and pair is None and learned:
-        return read_texts(stream, detect_format(path), learned.text, learned.pair, otherwise="text", header=header)
-    return read_texts(stream, detect_format(path), text or "text", pair, header=header)
+        text, pair, otherwise = learned.text, learned.pair, "text"
+    kind = detect_format(path)
+    if kind == "columns" and path is not None:
+        return read_columns(path, text or "text", pair, otherwise=otherwise)
+    named = header if header is not None else learned is None or learned.header
+    return read_texts(stream, kind, text or "text", pair, otherwise=otherwise, header=named)
 
 
 def _default_shape(out: Path | None) -> Shape:

@@ -74,7 +74,8 @@ def _explain(said: str, code: int) -> UserError:
             "llama.cpp's converter does not know this tokenizer: it recognises them by a hash, which a trimmed or new "
             "vocabulary changes",
             field="MODEL",
-            hint="export a model with its parent's vocabulary (shrink.vocabulary: all), or add the hash to your checkout",
+            hint="export a model with its parent's vocabulary (shrink.vocabulary: all), or add the hash to a checkout "
+            "of your own",
         )
     if "No module named" in last:
         missing = last.rpartition(" ")[2].strip("'")

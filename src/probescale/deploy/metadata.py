@@ -19,6 +19,7 @@ class InputColumns(Record):
 
     text: str = "text"
     pair: str | None = None
+    header: bool = True  # whether CSV and TSV files had the names of their columns in the first line
 
 
 class ModelMetadata(Record):

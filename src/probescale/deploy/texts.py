@@ -1,25 +1,38 @@
-"""Read the texts of `predict`, as a stream: plain lines, CSV, TSV or JSONL. Invalid lines are reported, not fatal.
+"""Read the texts of `predict`: plain lines, CSV, TSV or JSONL as a stream, Parquet and Arrow as a whole.
 
-Everything else that stands in a row is kept beside the text, to be written with the answer.
+Invalid lines are reported, not fatal. Everything else that stands in a row is kept beside the text, to be written with the
+answer.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import json
+import sys
+import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
-from probescale.errors import UserError
-from probescale.tasks.readers import find_column
+from probescale.errors import UserError, first_line
+from probescale.tasks.readers import find_column, read_file
+from probescale.utils.archives import read_gzip
 
-Format = Literal["lines", "csv", "tsv", "jsonl"]
-SUFFIXES: dict[str, Format] = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+Format = Literal["lines", "csv", "tsv", "jsonl", "columns"]
+SUFFIXES: dict[str, Format] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "columns",
+    ".arrow": "columns",
+}
 LONGEST_LINE = 16 * 1024 * 1024  # bytes; a longer one is not a text
 MANY_BRACKETS = 100  # in a line of JSON; with fewer, nothing is nested too deeply
+JSON_TYPES = (str, int, float, bool, type(None))  # other cells, such as dates, are written as texts
 
 
 @dataclass(frozen=True)
@@ -35,7 +48,19 @@ class Line:
 
 def detect_format(path: Path | None) -> Format:
     """The format that the suffix of a file names; plain lines for other suffixes and for standard input."""
-    return SUFFIXES.get(path.suffix.lower(), "lines") if path else "lines"
+    return SUFFIXES.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "lines") if path else "lines"
+
+
+def open_texts(path: Path | None) -> BinaryIO:
+    """A file opened for reading, gzipped or not; None: standard input."""
+    if path is None:
+        return sys.stdin.buffer
+    if path.suffix != ".gz":
+        return path.open("rb")
+    try:
+        return io.BytesIO(read_gzip(path))
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        raise UserError(f"{path} cannot be unpacked: {first_line(error)}", field="FILE") from error
 
 
 def read_texts(
@@ -57,6 +82,18 @@ def read_texts(
     if kind == "jsonl":
         return (_from_json(number, line, (text, otherwise), pair, fault) for number, line, fault in _decoded(stream))
     return _from_table(stream, "\t" if kind == "tsv" else ",", (text, otherwise), pair, header=header)
+
+
+def read_columns(path: Path, text: str, pair: str | None, *, otherwise: str | None = None) -> Iterator[Line]:
+    """The rows of a Parquet or Arrow file, with the same names of columns as in `read_texts`."""
+    columns = read_file(path, field="FILE")
+    names = list(columns)
+    places = _find_places(names, _choose_name(names, (text, otherwise)), pair)
+    for number, cells in enumerate(zip(*columns.values(), strict=True), 1):
+        row = {
+            name: cell if isinstance(cell, JSON_TYPES) else str(cell) for name, cell in zip(names, cells, strict=True)
+        }
+        yield _checked(number, cells[places[0]], cells[places[1]] if len(places) > 1 else None, row=row)
 
 
 def _decoded(stream: BinaryIO) -> Iterator[tuple[int, str, str]]:

@@ -341,7 +341,8 @@ class Evaluator:
         record["max_length"], record["kind"] = self.config.model.max_length, self.task.kind.name
         if self.task.kind.unit == "text":  # words are in the first column, wherever they were
             train = self.config.task.train
-            record["columns"] = {"text": str(train.text), "pair": train.pair and str(train.pair)}
+            pair = train.pair and str(train.pair)
+            record["columns"] = {"text": str(train.text), "pair": pair, "header": train.header}
         if model.thresholds:
             record["thresholds"] = model.thresholds
         save_model(model, record, folder, max_length=self.config.model.max_length)

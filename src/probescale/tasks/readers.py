@@ -93,29 +93,30 @@ def read_all_columns(source: str, split: str | None, *, header: bool = True, fie
             field=f"{field}.header",
             hint="leave it out",
         )
-    return _read_hub(source, split, field=field) if path is None else _read_file(path, header=header, field=field)
+    if path is None:
+        return _read_hub(source, split, field=field)
+    return read_file(path, header=header, field=f"{field}.source")
 
 
-def _read_file(path: Path, *, header: bool, field: str) -> Columns:
+def read_file(path: Path, *, header: bool = True, field: str) -> Columns:
+    """Every column of a local file; `field`: what names it."""
     suffix = Path(path.name.removesuffix(".gz")).suffix.lower()
     if suffix not in READERS:
         raise UserError(
-            f'"{path.name}" has an unknown file type',
-            field=f"{field}.source",
-            hint=f"use one of: {', '.join(READERS)}",
+            f'"{path.name}" has an unknown file type', field=field, hint=f"use one of: {', '.join(READERS)}"
         )
     if not path.is_file():
-        raise UserError(f"{path} is not a file", field=f"{field}.source")
+        raise UserError(f"{path} is not a file", field=field)
     if path.stat().st_size == 0:
-        raise UserError(f"{path} is empty", field=f"{field}.source", hint="give a file with a header and rows")
+        raise UserError(f"{path} is empty", field=field, hint="give a file with a header and rows")
     try:
         _refuse_utf16(path)
         columns = READERS[suffix](path) if header else _read_delimited(path, _PARSING[suffix], header=False)
     except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error, RecursionError, ParseException) as error:
         hint = "save it as UTF-8" if isinstance(error, UnicodeError) or "UTF8" in str(error) else ""
-        raise UserError(f"{path} cannot be read: {first_line(error)}", field=f"{field}.source", hint=hint) from error
+        raise UserError(f"{path} cannot be read: {first_line(error)}", field=field, hint=hint) from error
     if not columns or not next(iter(columns.values())):
-        raise UserError(f"{path} is empty: it has no rows", field=f"{field}.source")
+        raise UserError(f"{path} is empty: it has no rows", field=field)
     return columns
 
 
