@@ -10,15 +10,21 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from helpers.data import labelled_rows, write_csv
 from helpers.sweeps import sweep
+from probescale.config import RunConfig
 from probescale.errors import Problems, UserError
 from probescale.models.counting import count_parameters
-from probescale.models.loading import load_as_saved
+from probescale.models.loading import LoadedModel, load_as_saved
 from probescale.models.shrink.shrink_plan import ShrinkPlan
-from probescale.pipeline.allocation import Allocations, _stays_lost, least_lost
+from probescale.models.shrink.shrinker import Shrinker
+from probescale.pipeline import allocation
+from probescale.pipeline.allocation import Allocations, _information_lost, _stays_lost, least_lost
 from probescale.pipeline.run import run
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.validate import check
 from probescale.pipeline.workbench import prepare
+from probescale.probing.subnetwork_prober import SubnetworkProber
+from probescale.tasks.data import Data
+from probescale.tasks.task import Task
 
 pytestmark = pytest.mark.slow
 
@@ -174,6 +180,30 @@ def test_a_missing_token_weighs_more_than_a_narrower_part():
     """Training wins a part of the latter back."""
     assert _stays_lost(ShrinkPlan(vocabulary=100), 0.2) == 0.2
     assert _stays_lost(ShrinkPlan(rank=8), 0.2) == _stays_lost(ShrinkPlan(units=8), 0.2) == pytest.approx(0.1)
+
+
+def test_what_smaller_parts_lose_is_measured_on_texts_that_did_not_choose_them(model_folder, task_files, monkeypatch):
+    """Tokens and units are chosen by some texts; what they do without is only missed on others."""
+    probed, chosen_by = [], []
+
+    class Recorded(SubnetworkProber):
+        def __init__(self, loaded: LoadedModel, task: Task, config: RunConfig) -> None:
+            super().__init__(loaded, task, config)
+            probed.append([set(data.texts) for data in task.probe_data.values()])
+
+    class Chosen(Shrinker):
+        def __init__(self, loaded: LoadedModel, texts: Data, *, max_length: int = 128) -> None:
+            super().__init__(loaded, texts, max_length=max_length)
+            chosen_by.append(set(texts.texts))
+
+    monkeypatch.setattr(allocation, "SubnetworkProber", Recorded)
+    monkeypatch.setattr(allocation, "Shrinker", Chosen)
+    own = {"name": "other", "data": {"source": str(task_files.train)}}
+    bench = prepare(settings(model_folder, task_files, task={"probes": [{"name": "label"}, own]}))
+    _information_lost(bench, [ShrinkPlan(units=8)], (1, 2))
+    [old] = chosen_by
+    assert [len(of_probes) for of_probes in probed] == [2, 2], "two probes, before and after"
+    assert all(texts and texts.isdisjoint(old) for of_probes in probed for texts in of_probes)
 
 
 def test_what_probes_do_not_see_is_counted_nevertheless(model_folder, task_files):

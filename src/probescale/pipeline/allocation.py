@@ -8,7 +8,6 @@ far as training does not win them back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from probescale.errors import UserError
@@ -28,6 +27,7 @@ from probescale.utils.files import Record
 from probescale.utils.progress import console
 
 NEW_TEXTS = 0.5  # of train: on these it is measured what a smaller part loses
+FEWEST_NEW = 50
 # Of what narrower embeddings and layers lose, the final training wins back about half. What a missing token would have
 # told about a new text, no training brings back. (docs/results/compression.md)
 WON_BACK = 0.5
@@ -167,11 +167,13 @@ def _information_lost(bench: Workbench, parts: Sequence[ShrinkPlan], kept: Subse
     Measured on half of the training texts, while parts are chosen by all other texts: a token or a unit that only
     known texts can do without is missed on new ones.
     """
-    texts, train, seed = bench.shrinker.texts, bench.task.train, bench.config.seed
-    _, new = split_rows(train.classes, NEW_TEXTS, seed)
+    texts, train = bench.shrinker.texts, bench.task.train
+    _, new = split_rows(train.classes, NEW_TEXTS, bench.config.seed)
     old = sorted(set(range(len(texts))).difference(new))  # training texts come first
     shrinker = Shrinker(bench.loaded, texts.take(old), max_length=bench.config.model.max_length)
-    task = replace(bench.task, train=train.take(new))
+    task = bench.task.with_rows(new)
+    if min(map(len, (task.train, *task.probe_data.values()))) < FEWEST_NEW:
+        task = bench.task  # a probe could not be trained and tested on so few
     cut = keep_layers(bench.loaded, kept)
     every = tuple(range(1, len(kept) + 1))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -83,6 +84,16 @@ class Task:
         }
         own = self.own_calibration and without_texts(self.own_calibration, held_out)
         return replace(self, train=train, validation=held_out, probe_data=data, own_calibration=own)
+
+    def with_rows(self, rows: Sequence[int]) -> Task:
+        """The same task with some rows of train; probes have none of the texts of the others."""
+        chosen = set(rows)
+        others = self.train.take([row for row in range(len(self.train)) if row not in chosen])
+        train = self.train.take(rows)
+        data = {
+            name: train if part is self.train else without_texts(part, others) for name, part in self.probe_data.items()
+        }
+        return replace(self, train=train, probe_data=data)
 
     def with_embeddings(self, embed: Embed) -> Task:
         """The same texts with the embeddings of the original, computed where they are needed."""
