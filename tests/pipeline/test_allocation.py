@@ -206,6 +206,17 @@ def test_what_smaller_parts_lose_is_measured_on_texts_that_did_not_choose_them(m
     assert all(texts and texts.isdisjoint(old) for of_probes in probed for texts in of_probes)
 
 
+def test_tokens_are_chosen_without_the_texts_that_judge_them(model_folder, task_files):
+    shrinker = prepare(settings(model_folder, task_files, shrink="auto")).shrinker
+    texts = shrinker.texts.texts
+    fewer = shrinker.without(frozenset({0, 3}))
+    assert fewer.texts.texts == (*texts[1:3], *texts[4:])
+    assert sum(fewer.token_counts.values()) < sum(shrinker.token_counts.values())
+    assert fewer.unit_moments is shrinker.unit_moments, "these are measured once"
+    assert shrinker.without(frozenset({0, 3})) is fewer
+    assert shrinker.without(frozenset()) is shrinker
+
+
 def test_what_probes_do_not_see_is_counted_nevertheless(model_folder, task_files):
     """The fewer tokens stay whole and the narrower the embeddings are, the more is lost; units have no such floor."""
     shrinker = prepare(settings(model_folder, task_files, shrink="auto")).shrinker

@@ -27,10 +27,13 @@ from probescale.pipeline.tournament_size import (
 )
 from probescale.pipeline.training import Training
 from probescale.pipeline.validate import check, load_config
+from probescale.pipeline.workbench import prepare
+from probescale.recovery import short_training
+from probescale.recovery.answered_texts import SET_ASIDE, gather_texts
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
 from probescale.recovery.recipe import Choices
 from probescale.recovery.result import RunResult
-from probescale.recovery.short_training import ShortTraining, count_held_out
+from probescale.recovery.short_training import ShortTraining
 from probescale.selection.evidence import Evidence
 from probescale.selection.result import Selection
 from probescale.selection.strategies import STRATEGIES
@@ -320,6 +323,28 @@ def test_before_a_short_training_allocations_and_two_rules_are_compared(tmp_path
     assert (again(), len(track.asked)) == (found, 3)
 
 
+# What short trainings are judged by
+
+
+def test_short_trainings_learn_no_copies_of_the_texts_that_judge_them(model_folder, task_files, tmp_path, monkeypatch):
+    recovery = {"batch_size": 16, "augment": 2, "original": {"epochs": 1}}
+    bench = prepare(check(raw_config(model_folder, task_files) | {"shrink": "none", "recovery": recovery}))
+    training, learned = Training(bench, tmp_path, ShrinkPlan()), []
+    training.train_original()
+    real = short_training.train
+    monkeypatch.setattr(
+        short_training, "train", lambda model, data, run: learned.append(data) or real(model, data, run)
+    )
+    training.train_briefly("one", (1,), 400)
+    [data] = learned
+    origins = gather_texts(bench.task.train, None, training.choices, bench.config.seed).origins
+    judges = {int(origins[number]) for number in training.judged_by.inputs}
+    assert judges == training.judged_by.texts
+    assert len(judges) == round(SET_ASIDE * len(bench.task.train))
+    assert judges.isdisjoint(int(origins[number]) for number in data.used)
+    assert not training.reserved, "the final training learns from all texts"
+
+
 # The cost: all rounds together read fewer texts than the final training
 
 
@@ -328,7 +353,7 @@ def texts_of_all_rounds(size: TournamentSize, unit: int, inputs: int) -> int:
 
     A short training learns from what is not held out; it repeats these texts as often as comes nearest.
     """
-    used = inputs - count_held_out(inputs)
+    used = inputs - max(round(SET_ASIDE * inputs), 1)
 
     def read(texts: int) -> int:
         return min(texts, used) * max(round(texts / min(texts, used)), 1)

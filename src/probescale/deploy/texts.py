@@ -1,7 +1,7 @@
 """Read the texts of `predict`: plain lines, CSV, TSV or JSONL as a stream, Parquet and Arrow as a whole.
 
-Invalid lines are reported, not fatal. Everything else that stands in a row is kept beside the text, to be written with the
-answer.
+Invalid lines are reported, not fatal. Everything else that stands in a row is kept beside the text, to be written with
+the answer.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from probescale.pipeline.folder import EVALUATED
 from probescale.pipeline.seals import INNER, TRACKED, TRAINING
 from probescale.pipeline.teachers import load_token_teacher, match_teacher
 from probescale.pipeline.workbench import Workbench
-from probescale.recovery.answered_texts import gather_texts
+from probescale.recovery.answered_texts import MOST_SET_ASIDE, SET_ASIDE, gather_texts
 from probescale.recovery.fine_tuning import fine_tune, prepare_training
 from probescale.recovery.health import AS_IT_IS, Health, check_subnetwork, check_trained
 from probescale.recovery.recipe import Choices, Recipe
@@ -71,7 +71,9 @@ class Training:
         texts = gather_texts(self.task.train, self.task.unlabelled, self.choices, self.config.seed)
         self.unlabelled = texts.unlabelled
         # Of a ladder, a rung is cut from the original or from the rung above: texts that neither knows decide.
-        self.reserved = texts.reserve(self.config.seed) if self.config.selection.ladder else frozenset[int]()
+        ladder, seed = self.config.selection.ladder, self.config.seed
+        self.judged_by = texts.reserve(seed) if ladder else texts.reserve(seed, SET_ASIDE, MOST_SET_ASIDE)
+        self.reserved = self.judged_by.inputs if ladder else frozenset[int]()
         self.start: LargerRung | None = None  # what subnetworks are cut from, instead of the original
 
     def for_rung(self, bench: Workbench, work: Path, shrink: ShrinkPlan) -> Training:
@@ -318,27 +320,30 @@ class Training:
         recipe = self.choices.for_subnetworks(self.config.recovery)
         recipe = recipe if rate is None else replace(recipe, learning_rate=rate)
         return train_briefly(
-            self.cut(kept),
+            self.cut(kept, without=self.judged_by.texts),
             self.task.train,
             recipe,
             teacher=self.teacher_outputs(),
             kept=kept,
-            reserved=self.reserved,
+            held_out=self.judged_by.inputs,
             texts=texts,
             max_length=self.config.model.max_length,
             seed=self.config.seed,
             title=f"short training: {name}",
         )
 
-    def cut(self, kept: Subset) -> LoadedModel:
-        """The untrained subnetwork, checked to compute what its source computes with the other layers skipped."""
+    def cut(self, kept: Subset, without: frozenset[int] = frozenset()) -> LoadedModel:
+        """The untrained subnetwork, checked to compute what its source computes with the other layers skipped.
+
+        `without`: numbers of texts whose tokens do not count for the vocabulary.
+        """
         source, places, shrink = self.source_model, kept, self.shrink
         if self.start:
             source, places, shrink = self.start.model, self.start.places(kept), self.start.remaining(shrink)
         model = keep_layers(source, places)
         wanted = compute_layer_reference(source.model, source.family, places)
         compare_in_memory(model.model, model.family, wanted)  # before training: a wrong cut would only look weak
-        return self.shrinker.for_model(source).shrink(model, places, shrink) if shrink else model
+        return self.shrinker.for_model(source).without(without).shrink(model, places, shrink) if shrink else model
 
     @cached_property
     def source_model(self) -> LoadedModel:

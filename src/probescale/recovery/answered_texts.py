@@ -10,7 +10,15 @@ from probescale.recovery.recipe import Choices
 from probescale.tasks.data import Data
 from probescale.tasks.unlabelled import changed_copies, joined
 
-RESERVED, MOST_RESERVED = 0.05, 500  # share of the texts, and their largest number
+RESERVED, MOST_RESERVED = 0.05, 500  # share of the texts that no student learns from, and their largest number
+SET_ASIDE, MOST_SET_ASIDE = 0.2, 1000  # the same for short trainings; the final one learns from these texts as well
+
+
+class HeldOut(NamedTuple):
+    """Texts that students are judged by."""
+
+    texts: frozenset[int] = frozenset()  # numbers of the user's texts, labelled ones first
+    inputs: frozenset[int] = frozenset()  # of these texts and their copies among all inputs
 
 
 class AnsweredTexts(NamedTuple):
@@ -19,15 +27,16 @@ class AnsweredTexts(NamedTuple):
     unlabelled: Data | None
     origins: np.ndarray  # (texts,) labelled ones first: the number of the user's text that each is, or is a copy of
 
-    def reserve(self, seed: int) -> frozenset[int]:
-        """The numbers of some texts, with all of their copies, to judge by students that have learned from the others.
+    def reserve(self, seed: int, share: float = RESERVED, most: int = MOST_RESERVED) -> HeldOut:
+        """Some texts, with all of their copies, to judge by students that have learned from the others.
 
         >>> AnsweredTexts(None, np.array([0, 1, 2, 3, 0, 1, 2, 3])).reserve(seed=0)
-        frozenset({2, 6})
+        HeldOut(texts=frozenset({2}), inputs=frozenset({2, 6}))
         """
         texts = int(self.origins.max()) + 1
-        drawn = np.random.default_rng(seed).permutation(texts)[: min(max(round(RESERVED * texts), 1), MOST_RESERVED)]
-        return frozenset(np.flatnonzero(np.isin(self.origins, drawn)).tolist())
+        drawn = np.random.default_rng(seed).permutation(texts)[: min(max(round(share * texts), 1), most)]
+        inputs = np.flatnonzero(np.isin(self.origins, drawn))
+        return HeldOut(frozenset(drawn.tolist()), frozenset(inputs.tolist()))
 
 
 def gather_texts(train: Data, unlabelled: Data | None, choices: Choices, seed: int) -> AnsweredTexts:

@@ -37,37 +37,27 @@ def train_briefly(
     texts: int,
     teacher: TeacherOutputs | None = None,
     kept: Subset | None = None,
-    reserved: frozenset[int] = frozenset(),
+    held_out: frozenset[int] = frozenset(),
     max_length: int = 128,
     seed: int = 0,
     title: str = "short training",
 ) -> ShortTraining:
     """Train the model in place on `texts` texts, repeating them if there are fewer; its loss on held-out inputs.
 
-    `reserved`: numbers of inputs to hold out; without them, they are drawn.
+    `held_out`: numbers of inputs that are not learned; at most MAX_HELD_OUT of them are answered.
     """
     inputs = len(data) + (len(teacher.unlabelled) if teacher and teacher.unlabelled else 0)
     order = np.random.default_rng(seed).permutation(inputs).tolist()
-    reserved = reserved or frozenset(order[: count_held_out(inputs)])
-    held_out = [number for number in order if number in reserved][:MAX_HELD_OUT]
-    used = [number for number in order if number not in reserved][:texts]
-    learned, scale = build_training_set(loaded, data, recipe, max_length, teacher, kept, only=[*held_out, *used])
-    learned = replace(learned, held_out=held_out, used=used)
+    asked = [number for number in order if number in held_out][:MAX_HELD_OUT]
+    used = [number for number in order if number not in held_out][:texts]
+    learned, scale = build_training_set(loaded, data, recipe, max_length, teacher, kept, only=[*asked, *used])
+    learned = replace(learned, held_out=asked, used=used)
     if find_kind(data.kind).standardised and loaded.head_is_trained:
         scale.take_out_of_head(loaded.model)
     epochs = max(round(texts / len(learned.used)), 1)
     run = TrainingRun(replace(recipe, epochs=epochs, tracking=()), seed, title)
     with changed_dropout(loaded.model, recipe.dropout):
         return run_on_all(_train_and_evaluate, loaded, learned, run)
-
-
-def count_held_out(inputs: int) -> int:
-    """How many of the inputs a short training is evaluated on.
-
-    >>> count_held_out(120), count_held_out(60_000)
-    (24, 1000)
-    """
-    return max(min(MAX_HELD_OUT, inputs // 5), 1)
 
 
 def _train_and_evaluate(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> ShortTraining:

@@ -40,6 +40,8 @@ class Shrinker:
         self.original = count_parameters(loaded.model, loaded.family)
         self.ways: dict[ShrinkConfig, list[ShrinkPlan]] = {}  # that settings allow: listed once for all sizes
         self._last: Shrinker | None = None
+        self._fewer: tuple[frozenset[int], Shrinker] | None = None
+        self._whole: Shrinker | None = None  # with more texts
         self._counts_by_id: dict[int | None, np.ndarray] = {}
 
     def for_model(self, other: LoadedModel) -> Shrinker:
@@ -49,6 +51,17 @@ class Shrinker:
         if self._last is None or self._last.loaded is not other:
             self._last = Shrinker(other, self.texts, max_length=self.max_length)
         return self._last
+
+    def without(self, rows: frozenset[int]) -> Shrinker:
+        """The same with tokens chosen by all texts but these, which can then tell what missing tokens cost."""
+        if not rows:
+            return self
+        if self._fewer is None or self._fewer[0] != rows:
+            left = self.texts.take([row for row in range(len(self.texts)) if row not in rows])
+            fewer = Shrinker(self.loaded, left, max_length=self.max_length)
+            fewer._whole = self
+            self._fewer = rows, fewer
+        return self._fewer[1]
 
     @cached_property
     def token_counts(self) -> Counter[str]:
@@ -63,6 +76,8 @@ class Shrinker:
     @cached_property
     def unit_moments(self) -> UnitMoments:
         """What is known of all feed-forward units, on texts spread evenly over the data."""
+        if self._whole:  # a few texts more or less hardly change it, and measuring takes long
+            return self._whole.unit_moments
         some = self.texts.take(np.unique(np.linspace(0, len(self.texts) - 1, UNIT_TEXTS).astype(int)).tolist())
         return measure_units(self.loaded, some.texts, some.pairs, max_length=self.max_length)
 
