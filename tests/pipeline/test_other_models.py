@@ -145,3 +145,4 @@ def test_predictions_in_another_order_of_labels():
     names, wanted = ("b", "a"), ("a", "b")
     assert rename_labels(np.array([0, 1, -1]), names, wanted).tolist() == [1, 0, -1]
     assert rename_labels(tuple_rows([(0, -1), (1,)]), names, wanted).tolist() == [(1, -1), (0,)]
+    assert rename_labels(tuple_rows([(0.5, -2.0)]), names, wanted).tolist() == [(-2.0, 0.5)], "a logit of every label"

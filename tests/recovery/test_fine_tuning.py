@@ -255,6 +255,16 @@ def test_the_original_can_have_a_recipe_of_its_own():
     assert "the original with" not in describe_recipe(choose_recipe(alike, situation), alike, 10, 0, 0)
 
 
+def test_changed_copies_of_a_script_without_spaces_are_other_texts():
+    subjects, verbs = ("演员", "故事", "音乐"), ("喜欢", "记得")
+    texts = tuple(f"这部电影的{a}很{b}我们都{c}它" for a in subjects for b in ("好", "差") for c in verbs)
+    data = load_rows([(text, "a" if "好" in text else "b") for text in texts])
+    copies = changed_copies(data, 3, seed=0)
+    assert sum(copy in texts for copy in copies.texts) < len(copies) / 4
+    assert {letter for copy in copies.texts for letter in copy} <= {letter for text in texts for letter in text}
+    assert max(map(len, copies.texts)) <= max(map(len, texts))
+
+
 def test_changed_copies_are_other_texts_of_known_and_made_up_words():
     copies = changed_copies(TRAIN, 2, seed=0)
     assert len(copies) == 160

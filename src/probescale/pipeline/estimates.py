@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from probescale.models.shrink.units import count_units
 from probescale.pipeline.pace import Pace
 from probescale.pipeline.removals import CALIBRATION_TOKENS
 from probescale.pipeline.sources import count_source_texts
@@ -14,8 +15,13 @@ from probescale.recovery.health import CHECKED_TEXTS
 from probescale.recovery.recipe import Choices
 
 FIXED_SECONDS = 20.0  # reading, cutting, proving and writing
-PROBE_SECONDS = 0.5  # to fit the probes of one layer, controls included
+PROBE_SECONDS = 0.5  # to fit the probes of one layer, controls included, of at most FEW_CLASSES
 BLOCK_SECONDS = 0.25  # to fit the probes of one contiguous block
+FEW_CLASSES = 10  # from here on, a probe takes as many times longer as there are classes
+UNIT_SECONDS = (
+    0.5  # to rank the feed-forward units of one layer, where it has USUAL_UNITS; more take longer by their cube
+)
+USUAL_UNITS = 1536
 ALLOCATIONS_PROBED = 11  # smaller parts, each shrunk and probed in half of the layers
 ALLOCATION_SECONDS = 2.0  # for each of them
 BYTES_PER_TOKEN = 4  # of running text, about
@@ -44,9 +50,11 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace, effort: floa
     # Blocks that begin with the same layer share one pass; an allocation is probed in half of the layers.
     passes = probed + sampled * (blocks / layers + allocations / 2)
     fits = layers * PROBE_SECONDS + blocks * BLOCK_SECONDS + allocations * ALLOCATION_SECONDS
+    fits *= max(len(bench.task.train.names) / FEW_CLASSES, 1)
+    ranking = _estimate_ranking(bench)
     step = pace.for_original(choices.original_dropout)
     as_original = choices.original_epochs * rows * step + (min(rows, CHECKED_TEXTS) + dev) * pace.forward
-    phases = {"probing": passes * pace.forward + fits, "training the original": as_original}
+    phases = {"probing": passes * pace.forward + fits + ranking, "training the original": as_original + ranking}
     if config.recovery.distil:
         answered = count_available(config.recovery, situation, choices.augment)
         phases["training the original"] += min(answered, choices.texts or answered) * pace.forward
@@ -63,6 +71,14 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace, effort: floa
     by_rungs = dev * pace.forward * sum(pace.for_rung(name) for name in bench.rungs) / pace.train
     evaluation = rungs * FIXED_SECONDS + (encoded + dev) * pace.forward + by_rungs
     return phases | {"evaluation": evaluation}
+
+
+def _estimate_ranking(bench: Workbench) -> float:
+    """Seconds to rank the feed-forward units of a whole model, where narrower layers are allowed."""
+    if all(way.units is None for way in bench.shrinks):
+        return 0.0
+    units = count_units(bench.loaded.model, bench.loaded.family)
+    return bench.loaded.layers * UNIT_SECONDS * (units / USUAL_UNITS) ** 3
 
 
 def _estimate_rung(rung: Workbench, name: str, read: int, per_text: float) -> dict[str, float]:

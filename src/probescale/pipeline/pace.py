@@ -12,6 +12,7 @@ from torch import Tensor
 
 from probescale.models.fast_float32 import fast_float32
 from probescale.models.loading import LoadedModel
+from probescale.models.memory import BatchSplitter
 from probescale.models.subsets import Subset
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.workbench import Workbench
@@ -83,7 +84,7 @@ def _time_forward(bench: Workbench) -> float:
         with torch.inference_mode():
             bench.loaded.model(**batch)
 
-    return _time_steps(step, _draw_batches(bench, bench.loaded, size))
+    return _time_steps(step, _draw_batches(bench, bench.loaded, size), lambda: None)
 
 
 def _time_training(bench: Workbench, loaded: LoadedModel, batch_size: int, dropout: float | None) -> float:
@@ -97,7 +98,7 @@ def _time_training(bench: Workbench, loaded: LoadedModel, batch_size: int, dropo
         optimizer.zero_grad()
 
     with changed_dropout(model, dropout):
-        return _time_steps(step, _draw_batches(bench, loaded, batch_size))
+        return _time_steps(step, _draw_batches(bench, loaded, batch_size), optimizer.zero_grad)
 
 
 def _draw_batches(bench: Workbench, loaded: LoadedModel, size: int) -> list[dict[str, Tensor]]:
@@ -116,13 +117,26 @@ def _draw_batches(bench: Workbench, loaded: LoadedModel, size: int) -> list[dict
     return batches
 
 
-def _time_steps(step: Callable[[dict[str, Tensor]], None], batches: Sequence[dict[str, Tensor]]) -> float:
-    """Seconds per text. The first batch is repeated: memory is reserved when it runs for the first time."""
-    step(batches[0])
+def _time_steps(
+    step: Callable[[dict[str, Tensor]], None], batches: Sequence[dict[str, Tensor]], undo: Callable[[], None]
+) -> float:
+    """Seconds per text. The first batch is repeated: memory is reserved when it runs for the first time.
+
+    Batches that do not fit into memory are split, as they are in a run; `undo` forgets half of a step.
+    """
+    splitter = BatchSplitter()
+
+    def run(batch: dict[str, Tensor]) -> None:
+        texts, tokens = batch["input_ids"].shape
+        splitter.run(
+            range(texts), tokens, lambda part: step({name: tensor[part] for name, tensor in batch.items()}), undo
+        )
+
+    run(batches[0])
     _wait_for_gpu()
     begin = time.perf_counter()
     for batch in batches:
-        step(batch)
+        run(batch)
     _wait_for_gpu()
     return (time.perf_counter() - begin) / sum(len(batch["input_ids"]) for batch in batches)
 

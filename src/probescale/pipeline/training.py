@@ -20,7 +20,7 @@ from probescale.pipeline.teachers import load_token_teacher, match_teacher
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.answered_texts import MOST_SET_ASIDE, SET_ASIDE, gather_texts
 from probescale.recovery.fine_tuning import fine_tune, prepare_training
-from probescale.recovery.health import AS_IT_IS, Health, check_subnetwork, check_trained
+from probescale.recovery.health import AS_IT_IS, BELOW_PROBE, Health, check_subnetwork, check_trained
 from probescale.recovery.recipe import Choices, Recipe
 from probescale.recovery.result import ORIGINAL
 from probescale.recovery.short_training import ShortTraining, train_briefly
@@ -142,7 +142,17 @@ class Training:
         if self.task.kind.encodes:
             return AS_IT_IS
         length = self.config.model.max_length
-        return check_trained(model, self.task.train, length, self.best_probe, recipe.class_weights)
+        if recipe.epochs:
+            return check_trained(model, self.task.train, length, self.best_probe, recipe.class_weights)
+        # It was fine-tuned on other texts: a probe that has learned these ones may know better.
+        health = check_trained(model, self.task.train, length, None, recipe.class_weights)
+        if self.best_probe is not None and health.score < self.best_probe - BELOW_PROBE:
+            console.print(
+                f"note: the {ORIGINAL} as it is answers {health.score:.0%} of the training texts right, a linear probe "
+                f"of it {self.best_probe:.0%} of new ones; with --retrain it learns from these texts",
+                soft_wrap=True,
+            )
+        return health
 
     def reload_original(self) -> LoadedModel:
         """The fine-tuned original again, after a run was interrupted: as it was recorded, or trained once more."""

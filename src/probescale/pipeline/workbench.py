@@ -20,6 +20,7 @@ from probescale.models.shrink.options import find_smallest, list_shrinks
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.shrink.shrinker import Shrinker
 from probescale.models.subsets import Subset
+from probescale.pipeline.lengths import describe_cut
 from probescale.pipeline.provenance import provenance
 from probescale.pipeline.teachers import check_teacher, load_token_teacher
 from probescale.pipeline.validate import check_budget, check_other_model, refuse_encoder
@@ -316,6 +317,9 @@ def prepare(config: RunConfig, validation: float | None = None, *, quiet: bool =
     if task.kind.encodes:
         task = with_original(task, loaded, config)
     _check_poolings(config, loaded)
+    cut = describe_cut(loaded, task.train, config.model.max_length)
+    if cut and not quiet:
+        console.print(f"note: {cut}", soft_wrap=True)
     record = provenance(loaded, task, config.seed)
     task = task.with_validation(validation, config.seed) if validation else task
     return Workbench(config, task, loaded, _make_shrinker(loaded, task, config), record)
@@ -376,7 +380,7 @@ def _make_shrinker(loaded: LoadedModel, task: Task, config: RunConfig) -> Shrink
     """A Shrinker that counts the tokens of every text except those of dev and of what is held out."""
     texts = joined(task.train, task.unlabelled)
     if config.shrink.corpus is not None:
-        unseen = joined(task.dev, task.validation)
+        unseen = joined(joined(task.dev, task.validation), task.tuning)
         corpus = load_unlabelled(config.shrink.corpus, texts, unseen, config.seed, field="shrink.corpus")
         texts = joined(texts, corpus)
     return Shrinker(loaded, texts, max_length=config.model.max_length)

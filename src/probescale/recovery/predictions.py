@@ -34,9 +34,14 @@ def load_predictions(path: Path, task: Task) -> np.ndarray:
 
 
 def rename_labels(predicted: np.ndarray, names: tuple[str, ...], wanted: tuple[str, ...]) -> np.ndarray:
-    """Predictions as numbers of the wanted names, where a model has the same names in another order."""
+    """Predictions as numbers of the wanted names, where a model has the same names in another order.
+
+    Where every label has a logit, the logits are put into that order.
+    """
     if names == wanted:
         return predicted
+    if predicted.dtype == object and isinstance(predicted[0][0], float):
+        return tuple_rows([tuple(row[names.index(name)] for name in wanted) for row in predicted])
     numbers = np.array([*(wanted.index(name) for name in names), -1])  # the last: -1 stays -1
     if predicted.dtype != object:
         return numbers[predicted]

@@ -170,7 +170,7 @@ class EpochSampler(LengthGroupedSampler):
 def build_arguments(recipe: Recipe, folder: str, seed: int, title: str, steps: int) -> TrainingArguments:
     """The recipe as transformers' TrainingArguments. Trackers that write files put them into `folder`."""
     precision = choose_precision(recipe.precision)
-    return TrainingArguments(
+    arguments = TrainingArguments(
         output_dir=folder,
         run_name=title,
         num_train_epochs=recipe.epochs,
@@ -180,7 +180,7 @@ def build_arguments(recipe: Recipe, folder: str, seed: int, title: str, steps: i
         weight_decay=recipe.weight_decay,
         bf16=precision == "bfloat16",
         fp16=precision == "float16",
-        use_cpu=process_count() > 1 and not torch.cuda.is_available(),
+        use_cpu=not torch.cuda.is_available(),  # like everything else here: a Mac's GPU is not used, or timed against
         average_tokens_across_devices=False,  # with it, two processes would double the loss
         save_strategy="no",
         report_to=list(recipe.tracking) or "none",
@@ -191,6 +191,9 @@ def build_arguments(recipe: Recipe, folder: str, seed: int, title: str, steps: i
         dataloader_pin_memory=torch.cuda.is_available(),
         seed=seed,
     )
+    # Without a launcher, transformers would make every batch as many times larger as there are GPUs.
+    arguments._n_gpu = min(arguments.n_gpu, 1)
+    return arguments
 
 
 def mean_epoch_losses(history: list[dict[str, float]]) -> tuple[float, ...]:

@@ -101,7 +101,10 @@ def build_training_set(
         pairs=PairLessons(train.taught) if isinstance(train, Passages) and train.taught and recipe.pairs else None,
         pair_weight=recipe.pairs,
     )
-    return TrainingSet(inputs, objective, range(len(inputs))), scale
+    used: Sequence[int] = range(len(inputs))
+    if isinstance(inputs, TextInputs):  # of a long conversation, the part that is read may have no answer
+        used = [number for number in used if (inputs.blocks.rows_of(number) >= 0).any()]
+    return TrainingSet(inputs, objective, used), scale
 
 
 def _as_targets(teacher: TeacherOutputs, scale: LabelScale) -> Tensor | LikeliestTokens:

@@ -46,7 +46,7 @@ def choose_metric(config: TaskConfig, train: Data, usual: str) -> tuple[str, str
     if config.metric is None and config.positive is not None:
         metric = "f1"
     elif config.metric is None and find_dominant(train):
-        metric = "f1" if len(train.names) == 2 else "macro_f1"
+        return ("f1", count_labels(train).most_common()[-1][0]) if len(train.names) == 2 else ("macro_f1", None)
     if not METRICS[metric].binary:
         if config.positive is not None:
             raise UserError(

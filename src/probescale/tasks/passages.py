@@ -80,8 +80,9 @@ class Passages:
         pairs = [self.taught[number][:2] for number in rng.permutation(len(self.taught)).tolist()]
         texts = set[int]()
         for group in [*pairs, *((text,) for text in rng.permutation(len(self)).tolist())]:
-            if len(texts.union(group)) <= most:
-                texts.update(group)
+            new = set(group) - texts
+            if len(texts) + len(new) <= most:
+                texts |= new
         return self.take(sorted(texts))
 
     @property

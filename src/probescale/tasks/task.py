@@ -19,7 +19,7 @@ from probescale.tasks.passages import Embed, Passages
 from probescale.tasks.sampling import sample, split, without_repeats, without_texts
 from probescale.tasks.structural import PROPERTIES, load_property
 from probescale.tasks.swaps import Swaps, built_in_swaps, load_swaps
-from probescale.tasks.unlabelled import load_unlabelled
+from probescale.tasks.unlabelled import joined, load_unlabelled
 
 DEV_SHARE = 0.2  # of train, when the user has no dev data
 TUNING_SHARE, MOST_TUNING = 0.1, 2000  # of train, and rows at most, for the thresholds of labels
@@ -159,7 +159,8 @@ def load_task(config: TaskConfig, seed: int) -> Task:
             hint="give more rows with it, or choose another metric: task.metric",
         )
     probe_data = {probe.name: _load_probe_data(probe, n, train, dev, seed) for n, probe in enumerate(config.probes)}
-    unlabelled = config.unlabelled and load_unlabelled(config.unlabelled, train, dev, seed, field="task.unlabelled")
+    unseen = joined(dev, tuning)
+    unlabelled = config.unlabelled and load_unlabelled(config.unlabelled, train, unseen, seed, field="task.unlabelled")
     swaps = None
     if kind.bias_pairs:
         own, paired = config.bias, train.pairs is not None

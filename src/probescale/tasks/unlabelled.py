@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ DROPPED, REPLACED = 0.1, 0.15  # shares of the words
 # New texts have words that no known text has, and a trimmed vocabulary cuts these into pieces that were hardly read.
 MADE_UP = 0.5  # share of the replacing words that are made up of two others
 LONG = 4  # letters, at least, of words that others are made up of
+# Scripts without spaces between words: Thai, Lao, Burmese, Khmer, Japanese, Chinese
+UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 EXCHANGED = 0.5  # share of the copies of pairs whose second text is exchanged instead
 NEAR, POOL = 5, 20_000  # for one of this many nearest texts, among at most this many
 
@@ -44,7 +47,7 @@ def changed_copies(data: Data, copies: int, seed: int) -> Data:
     first: a model has to tell it from the right one. The copies have no labels; the teacher answers them.
     """
     rng = random.Random(seed)
-    words = WordPool(word for text in data.texts for word in text.split())
+    words = WordPool(data.texts)
     if data.pairs is None:
         return data.with_texts(tuple(_change(text, words, rng) for _ in range(copies) for text in data.texts), None)
     pool = rng.sample(data.pairs, min(POOL, len(data.pairs)))
@@ -67,24 +70,39 @@ def _find_nearest(texts: Sequence[str], pool: Sequence[str]) -> list[list[int]]:
 
 
 class WordPool:
-    """Words to replace others by."""
+    """Words to replace others by; or characters, for texts of scripts without spaces."""
 
-    def __init__(self, words: Iterable[str]) -> None:
-        self.words = list(words)
-        self.long = list(dict.fromkeys(word for word in self.words if len(word) >= LONG))
+    def __init__(self, texts: Iterable[str]) -> None:
+        self.words: dict[str, list[str]] = {" ": [], "": []}
+        for text in texts:
+            words, between = _split_words(text)
+            self.words[between] += words
+        self.long = list(dict.fromkeys(word for word in self.words[" "] if len(word) >= LONG))
 
-    def draw(self, rng: random.Random) -> str:
+    def draw(self, rng: random.Random, between: str) -> str:
         """A word as frequent as it is in the texts, or one that is made up of two different long ones."""
-        if not self.long or rng.random() >= MADE_UP:
-            return rng.choice(self.words)
+        if not between or not self.long or rng.random() >= MADE_UP:
+            return rng.choice(self.words[between])
         first, second = rng.choice(self.long), rng.choice(self.long)
         return first[: len(first) // 2] + second[len(second) // 2 :]
 
 
-def _change(text: str, words: WordPool, rng: random.Random) -> str:
-    drawn = [(word, rng.random()) for word in text.split()]
-    kept = [words.draw(rng) if draw > 1 - REPLACED else word for word, draw in drawn if draw >= DROPPED]
-    return " ".join(kept) or text
+def _split_words(text: str) -> tuple[list[str], str]:
+    """The words of a text and what stands between them: of a script without spaces its characters, and nothing.
+
+    >>> _split_words("two words")
+    (['two', 'words'], ' ')
+    """
+    words = text.split()
+    letters = sum(map(len, words))
+    return (list("".join(words)), "") if 2 * len(UNSPACED.findall(text)) > letters else (words, " ")
+
+
+def _change(text: str, pool: WordPool, rng: random.Random) -> str:
+    words, between = _split_words(text)
+    drawn = [(word, rng.random()) for word in words]
+    kept = [pool.draw(rng, between) if draw > 1 - REPLACED else word for word, draw in drawn if draw >= DROPPED]
+    return between.join(kept) or text
 
 
 def _read(config: UnlabelledConfig, *, paired: bool, field: str) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
