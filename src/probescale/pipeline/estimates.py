@@ -18,9 +18,7 @@ FIXED_SECONDS = 20.0  # reading, cutting, proving and writing
 PROBE_SECONDS = 0.5  # to fit the probes of one layer, controls included, of at most FEW_CLASSES
 BLOCK_SECONDS = 0.25  # to fit the probes of one contiguous block
 FEW_CLASSES = 10  # from here on, a probe takes as many times longer as there are classes
-UNIT_SECONDS = (
-    0.5  # to rank the feed-forward units of one layer, where it has USUAL_UNITS; more take longer by their cube
-)
+UNIT_SECONDS = 0.5  # to rank the feed-forward units of a layer with USUAL_UNITS; more take longer by their cube
 USUAL_UNITS = 1536
 ALLOCATIONS_PROBED = 11  # smaller parts, each shrunk and probed in half of the layers
 ALLOCATION_SECONDS = 2.0  # for each of them
