@@ -8,8 +8,8 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.validate import check
-from probescale.pipeline.workbench import prepare
 from probescale.probing.probe import probe
 from probescale.report.figure import write_figure
 from probescale.report.probes import probe_notes, probe_table

@@ -31,10 +31,10 @@ from probescale.models.counting import measure_megabytes
 from probescale.models.loading import LoadedModel, load_encoder
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.compress import Request, build_config
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.run import prepare_shared, run
 from probescale.pipeline.training import Training
 from probescale.pipeline.validate import check
-from probescale.pipeline.workbench import prepare
 from probescale.recovery.embedder import Embedder
 from probescale.recovery.predict import predict
 from probescale.recovery.result import RunResult

@@ -110,7 +110,7 @@ def smallest(settings: Settings, keep: float, out: str | Path, *, overwrite: boo
 def probe(settings: Settings) -> ProbeScores:
     """Score every layer for the task, with all that the configured strategies decide by."""
     from probescale.pipeline.evidence import probe_task
-    from probescale.pipeline.workbench import prepare
+    from probescale.pipeline.prepare import prepare
 
     return probe_task(prepare(load_config(settings)))
 

@@ -18,10 +18,10 @@ from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.shrink.shrinker import Shrinker
 from probescale.pipeline import allocation
 from probescale.pipeline.allocation import Allocations, _information_lost, _stays_lost, least_lost
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.run import run
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.validate import check
-from probescale.pipeline.workbench import prepare
 from probescale.probing.subnetwork_prober import SubnetworkProber
 from probescale.tasks.data import Data
 from probescale.tasks.task import Task

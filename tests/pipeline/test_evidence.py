@@ -12,8 +12,8 @@ from helpers.sweeps import sweep
 from probescale.models.subsets import all_contiguous_blocks, count_passes
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.evidence import collect_evidence
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.validate import check
-from probescale.pipeline.workbench import prepare
 from probescale.probing.probe import probe
 from probescale.probing.score_files import load_scores
 

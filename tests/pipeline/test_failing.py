@@ -16,9 +16,9 @@ from probescale.errors import Diverged, UserError
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import run as pipeline
 from probescale.pipeline import training
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.training import HIGHER, LONGER, LOWER, Training
 from probescale.pipeline.validate import check
-from probescale.pipeline.workbench import prepare
 from probescale.recovery.health import Health
 from probescale.recovery.result import RunResult
 

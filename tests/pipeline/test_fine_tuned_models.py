@@ -22,9 +22,9 @@ from helpers.data import TinyTask, write_csv
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import run as pipeline
 from probescale.pipeline import training
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.training import Training
 from probescale.pipeline.validate import check, load_config
-from probescale.pipeline.workbench import prepare
 from probescale.recovery.recipe import Choices
 from probescale.recovery.result import RunResult
 

@@ -16,9 +16,10 @@ from probescale.models.loading import load_classifier
 from probescale.models.prompts import PROMPT_CHARACTERS, build_prompts
 from probescale.models.token_speed import WRITTEN, measure_token_speeds
 from probescale.pipeline.compress import Request, build_config
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.removals import calibration_batches
 from probescale.pipeline.validate import check
-from probescale.pipeline.workbench import Workbench, prepare
+from probescale.pipeline.workbench import Workbench
 from probescale.recovery.generation import NEW_TOKENS, Generation
 from probescale.recovery.predict import predict
 from probescale.recovery.result import RunResult

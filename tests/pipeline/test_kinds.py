@@ -23,9 +23,9 @@ from probescale.models.proof.comparison import compare_in_memory
 from probescale.models.proof.reference import compute_own_reference
 from probescale.pipeline import run as pipeline
 from probescale.pipeline.evidence import probe_task
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.validate import check
-from probescale.pipeline.workbench import prepare
 from probescale.probing.score_files import load_scores
 from probescale.probing.scores import ProbeResult, ProbeScores
 from probescale.recovery.result import EvaluatedModel, RunResult

@@ -17,6 +17,7 @@ from probescale.errors import Problems, UserError
 from probescale.pipeline import schedule as scheduling
 from probescale.pipeline.estimates import estimate_phases
 from probescale.pipeline.pace import Pace, measure_pace
+from probescale.pipeline.prepare import prepare, prepare_again
 from probescale.pipeline.schedule import (
     EFFORTS,
     Schedule,
@@ -28,7 +29,6 @@ from probescale.pipeline.sources import count_source_texts
 from probescale.pipeline.time_left import fit_into
 from probescale.pipeline.tournament_size import count_tournament_texts
 from probescale.pipeline.validate import check
-from probescale.pipeline.workbench import prepare
 from probescale.recovery import automatic
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
 from probescale.recovery.recipe import Choices
@@ -302,7 +302,7 @@ def test_fewer_rows_are_those_that_the_settings_of_the_run_give_again(bench, mon
     assert again.task.train.texts == followed.task.train.texts
     assert again.shrinker.texts.texts == followed.shrinker.texts.texts
     assert followed.provenance == again.provenance, "it names the data that are used"
-    fewer = bench.prepare_again(None, 10, None)
+    fewer = prepare_again(bench, None, 10, None)
     assert (len(fewer.task.train), len(fewer.task.dev)) == (120, 10)
     assert prepare(fewer.config).task.dev.texts == fewer.task.dev.texts
 
@@ -342,7 +342,7 @@ def test_running_text_has_no_rows_to_leave_out():
 
 def test_a_ladder_keeps_the_sizes_that_were_planned(bench):
     ladder = bench.with_selection(ladder="auto", budget=None, k=None)
-    assert list(ladder.prepare_again(40, None, None).rungs) == list(ladder.rungs)
+    assert list(prepare_again(ladder, 40, None, None).rungs) == list(ladder.rungs)
 
 
 def test_long_texts_are_cut_shorter_before_a_time_is_refused():
@@ -360,7 +360,7 @@ def test_long_texts_are_cut_shorter_before_a_time_is_refused():
 
 
 def test_a_run_with_shorter_texts_is_one_with_that_length_in_its_settings(bench):
-    followed = bench.prepare_again(None, None, 12)
+    followed = prepare_again(bench, None, None, 12)
     assert followed.config.model.max_length == 12
     assert followed.situation.tokens == prepare(followed.config).situation.tokens <= 12 < bench.situation.tokens
 

@@ -13,9 +13,9 @@ from transformers import AutoModelForSequenceClassification
 from helpers.models import LAYERS
 from probescale.errors import UserError
 from probescale.pipeline import training
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.smallest import RUNGS, VALIDATION, parse_share
 from probescale.pipeline.validate import load_config
-from probescale.pipeline.workbench import prepare
 from probescale.recovery.label_scale import find_output_layer
 from probescale.recovery.smallest import SearchStep, SmallestSearch
 from probescale.report.tables import search_notes

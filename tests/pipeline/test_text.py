@@ -23,12 +23,12 @@ from probescale.errors import Problems, UserError
 from probescale.models.loading import load_classifier
 from probescale.models.packing import pack
 from probescale.models.surgery import keep_layers
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.removals import calibration_batches
 from probescale.pipeline.run import run
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.training import Training
 from probescale.pipeline.validate import check, load_config
-from probescale.pipeline.workbench import prepare
 from probescale.probing.lens import probe_next_token
 from probescale.probing.removals import measure_removals
 from probescale.recovery.inputs import TextInputs

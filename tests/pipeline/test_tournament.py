@@ -14,6 +14,7 @@ from probescale.config import RecoveryConfig, RunConfig
 from probescale.errors import Diverged, Problems, UserError
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import run as pipeline
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.schedule import Schedule
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.tournament import AS_GOOD, BETTER_RATE, RULES, Candidate, Tournament, run_tournament
@@ -27,7 +28,6 @@ from probescale.pipeline.tournament_size import (
 )
 from probescale.pipeline.training import Training
 from probescale.pipeline.validate import check, load_config
-from probescale.pipeline.workbench import prepare
 from probescale.recovery import short_training
 from probescale.recovery.answered_texts import SET_ASIDE, gather_texts
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read

@@ -12,8 +12,8 @@ from helpers.models import LAYERS
 from probescale.config import ProbingConfig
 from probescale.errors import ProbeScaleError, UserError
 from probescale.models.loading import load_as_saved
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.validate import check
-from probescale.pipeline.workbench import prepare
 from probescale.probing.cache import Features
 from probescale.probing.controls import _prove_randomness, with_random_weights
 from probescale.probing.fitting import LabelledRows, score_property

@@ -16,8 +16,8 @@ from helpers.real import real_data, real_weights
 from probescale.models.family import backbone
 from probescale.models.loading import load_as_saved
 from probescale.pipeline.cut import cut_to_folder
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.validate import check
-from probescale.pipeline.workbench import prepare
 from probescale.probing.probe import probe
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]

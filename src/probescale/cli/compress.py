@@ -102,8 +102,8 @@ def _carry_out(config: RunConfig, folder: Path, keep: str | None, *, overwrite: 
 
 
 def _show_plan(config: RunConfig) -> None:
+    from probescale.pipeline.prepare import prepare
     from probescale.pipeline.schedule import make_schedule
-    from probescale.pipeline.workbench import prepare
     from probescale.utils.yaml_files import to_yaml
 
     bench = prepare(config)

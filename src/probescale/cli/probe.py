@@ -31,7 +31,7 @@ def probe(
     check_output_file(out, inputs=inputs, overwrite=overwrite, is_own=is_scores_file)
     with spinner("loading libraries"):
         from probescale.pipeline.evidence import probe_task
-        from probescale.pipeline.workbench import prepare
+        from probescale.pipeline.prepare import prepare
         from probescale.report.figure import write_figure
         from probescale.report.probes import probe_notes, probe_tables
     scores = probe_task(prepare(settings))

@@ -22,6 +22,7 @@ from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.shrink.word_pieces import WordPieces, measure_pieces
 from probescale.models.subsets import Subset
 from probescale.pipeline.folder import EVALUATED
+from probescale.pipeline.prepare import prepare_other
 from probescale.pipeline.seals import INNER
 from probescale.pipeline.training import LargerRung, Training
 from probescale.pipeline.workbench import Workbench
@@ -250,7 +251,7 @@ class Evaluator:
         if path.exists() and path.with_suffix(PREDICTIONS).exists():
             return EvaluatedModel.load(path)
         started, length = time.perf_counter(), self.config.model.max_length
-        bench = self.bench.for_other(other)
+        bench = prepare_other(self.bench, other)
         work = self.training.shared / INNER / "models" / other.called
         model, losses, health = Training(bench, work, ShrinkPlan()).train_original(other.called)
         predicted = predict(model, bench.task.dev, max_length=length, title=f"evaluating: {other.called}")

@@ -15,13 +15,14 @@ from probescale.pipeline.evidence import best_task_probe, probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.ladder_outputs import write_ladder
 from probescale.pipeline.outputs import write_outputs
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.references import evaluate_references
 from probescale.pipeline.removals import take_out_layers
 from probescale.pipeline.rungs import BuiltRung, Run, build_rung, list_rungs
 from probescale.pipeline.schedule import Schedule, follow_schedule, make_schedule, set_examples, show_schedule
 from probescale.pipeline.seals import INNER, mend, sealed
 from probescale.pipeline.tournament_size import without_pointless_tournament
-from probescale.pipeline.workbench import Workbench, prepare
+from probescale.pipeline.workbench import Workbench
 from probescale.recovery.result import ORIGINAL, EvaluatedModel, RunResult
 from probescale.utils.files import write_text
 from probescale.utils.progress import Phases

@@ -9,6 +9,7 @@ from probescale.config import RunConfig
 from probescale.errors import UserError
 from probescale.pipeline.estimates import estimate_phases
 from probescale.pipeline.pace import Pace, measure_pace
+from probescale.pipeline.prepare import prepare_again
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.automatic import FEWEST_STEPS_OF_ORIGINAL, SMALL_BATCH, choose_recipe
 from probescale.recovery.recipe import Choices
@@ -188,7 +189,7 @@ def follow_schedule(bench: Workbench, schedule: Schedule) -> Workbench:
         rows = schedule.rows
         if schedule.dev is not None and bench.config.task.dev is None:  # rows that leave dev are not learned either
             rows = rows or bench.situation.labelled
-        bench = bench.prepare_again(rows, schedule.dev, schedule.tokens)
+        bench = prepare_again(bench, rows, schedule.dev, schedule.tokens)
     bench = bench.with_config(set_examples(bench.config, schedule.probed, schedule.sample))
     return bench.with_recipe(schedule.choices)
 

@@ -18,9 +18,10 @@ from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.evidence import best_task_probe, probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
 from probescale.pipeline.outputs import write_outputs
+from probescale.pipeline.prepare import prepare
 from probescale.pipeline.removals import take_out_layers
 from probescale.pipeline.rungs import select_all
-from probescale.pipeline.workbench import Workbench, prepare
+from probescale.pipeline.workbench import Workbench
 from probescale.probing.scores import ProbeScores
 from probescale.recovery.result import ORIGINAL, EvaluatedModel
 from probescale.recovery.smallest import SearchStep, SmallestSearch

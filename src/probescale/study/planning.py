@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from probescale.models.counting import count_parameters
 from probescale.pipeline.estimates import estimate_phases
 from probescale.pipeline.pace import Pace, measure_pace
-from probescale.pipeline.workbench import Workbench, prepare
+from probescale.pipeline.prepare import prepare
+from probescale.pipeline.workbench import Workbench
 from probescale.recovery.automatic import count_available
 from probescale.study.cells import Study
 
