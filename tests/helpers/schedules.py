@@ -26,7 +26,7 @@ class Bench(SimpleNamespace):
         return Bench(**{**vars(self), "situation": fewer})
 
     def with_dev(self, rows: int) -> Bench:
-        return Bench(**{**vars(self), "task": SimpleNamespace(dev=self.task.dev[:rows], kind=self.task.kind)})
+        return Bench(**{**vars(self), "task": SimpleNamespace(**{**vars(self.task), "dev": self.task.dev[:rows]})})
 
     def with_length(self, tokens: int) -> Bench:
         shorter = replace(self.situation, tokens=min(self.situation.tokens, float(tokens)))
@@ -57,7 +57,11 @@ def make_bench(situation: Situation = USUAL, **changes) -> Any:
         config=config,
         situation=situation,
         loaded=SimpleNamespace(layers=12),
-        task=SimpleNamespace(dev=range(800), kind=SimpleNamespace(unit="text", encodes=False)),
+        task=SimpleNamespace(
+            train=SimpleNamespace(names=("no", "yes")),
+            dev=range(800),
+            kind=SimpleNamespace(unit="text", encodes=False),
+        ),
         shrinks=[ShrinkPlan(), ShrinkPlan(rank=64)],
         strategy=STRATEGIES[config.selection.strategy],
         strategies=[config.selection.strategy, *config.compared_strategies],

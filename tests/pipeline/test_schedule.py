@@ -15,7 +15,13 @@ from helpers.schedules import PACE, USUAL, make_bench, trained
 from probescale.config import RecoveryConfig
 from probescale.errors import Problems, UserError
 from probescale.pipeline import schedule as scheduling
-from probescale.pipeline.estimates import estimate_phases
+from probescale.pipeline.estimates import (
+    ALLOCATION_SECONDS,
+    ALLOCATIONS_PROBED,
+    BLOCK_SECONDS,
+    PROBE_SECONDS,
+    estimate_phases,
+)
 from probescale.pipeline.pace import Pace, measure_pace
 from probescale.pipeline.prepare import prepare, prepare_again
 from probescale.pipeline.schedule import (
@@ -86,6 +92,16 @@ def test_the_phases_of_a_run():
     assert phases["tournament"] < phases["training"]
     assert phases["comparison"] > 2 * phases["training"]
     assert phases["training the original"] > choices.original_epochs * 3000 * PACE.train
+
+
+def test_probes_of_many_classes_take_longer():
+    bench = make_bench()
+    choices = choose_recipe(bench.config.recovery, USUAL)
+    few = estimate_phases(bench, choices, PACE)
+    bench.task.train.names = tuple(map(str, range(150)))
+    many = estimate_phases(bench, choices, PACE)
+    fits = 12 * PROBE_SECONDS + 78 * BLOCK_SECONDS + ALLOCATIONS_PROBED * ALLOCATION_SECONDS
+    assert many["probing"] - few["probing"] == pytest.approx(14 * fits)
 
 
 @pytest.mark.parametrize(
