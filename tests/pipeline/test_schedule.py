@@ -176,7 +176,7 @@ def test_where_there_is_no_time_for_all_rows_some_are_used():
 
 def test_a_large_dev_set_takes_a_small_part_of_the_time():
     bench = make_bench(time="10m")
-    bench.task = SimpleNamespace(dev=range(60_000), kind=bench.task.kind)
+    bench.task.dev = range(60_000)
     plan = plan_schedule(bench, PACE)
     assert plan.dev == round(0.1 * 600 / (2.5 * PACE.forward))
     assert plan.total <= 601
@@ -336,7 +336,7 @@ def test_texts_are_not_cut_where_that_saves_nothing():
     """With little time for a large dev set, or for short texts, a shorter length would not help."""
     pace = Pace(forward=0.015, train=0.045, train_cut=0.015)
     bench = make_bench(replace(USUAL, labelled=20_000, unlabelled=0, tokens=30.0), time="10m")
-    bench.task = SimpleNamespace(dev=range(10_000), kind=bench.task.kind)
+    bench.task.dev = range(10_000)
     plan = plan_schedule(bench, pace)
     assert plan.dev is not None
     assert plan.tokens is None
