@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from models import TOKENS, WINDOW, perplexity, wikitext
+from probescale.models.fast_float32 import fast_float32
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.subsets import format_layers
 from probescale.models.surgery import keep_layers
@@ -61,7 +62,8 @@ def main() -> None:
     }
     if step not in steps:
         sys.exit(__doc__)
-    steps[step](*arguments)
+    with fast_float32():
+        steps[step](*arguments)
 
 
 def rows() -> list[dict[str, Any]]:

@@ -63,4 +63,7 @@ def main() -> None:
             with main_process():
                 app()
         else:
-            serve_main_process()
+            from probescale.models.fast_float32 import fast_float32
+
+            with fast_float32():  # as the main process computes
+                serve_main_process()

@@ -90,23 +90,26 @@ def move_to_own_device(model: nn.Module) -> None:
 
 @contextmanager
 def main_process() -> Iterator[None]:
-    """Wraps the main process's command: when it ends without an error, the other processes may exit."""
+    """Wraps the main process's command: when it ends, with whatever exit code, the other processes may exit.
+
+    After an error they may be in the middle of work, which nobody answers any more: the launcher ends them.
+    """
     global _joined
-    code: object = 0
+    failed = False
     _joined = True
     if process_count() > 1:
         _state()  # before a library creates one for this process alone
     try:
         yield
-    except SystemExit as ended:
-        code = ended.code
+    except SystemExit:
         raise
     except BaseException:
-        code = 1
+        failed = True
         raise
     finally:
-        if process_count() > 1 and not code:
+        if process_count() > 1 and not failed:
             _broadcast(None)
+            _disconnect()
         _joined = False
 
 
@@ -124,6 +127,7 @@ def serve_main_process() -> None:
         received: list[Any] = [None]
         broadcast_object_list(received)
         if received[0] is None:
+            _disconnect()
             return
         function, args, kwargs = received[0]
         _in_shared_call = True
@@ -136,6 +140,11 @@ def _broadcast(message: object) -> None:
 
     _state()
     broadcast_object_list([message])
+
+
+def _disconnect() -> None:
+    """End the connection between the processes: one that is left open can abort Python while it exits."""
+    _state().destroy_process_group()
 
 
 def _state():  # noqa: ANN202 - accelerate's, imported when it is needed
