@@ -28,7 +28,7 @@ from probescale.pipeline.tournament_size import (
 )
 from probescale.pipeline.training import Training
 from probescale.pipeline.validate import check, load_config
-from probescale.recovery import short_training
+from probescale.recovery import fine_tuning, short_training
 from probescale.recovery.answered_texts import SET_ASIDE, gather_texts
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
 from probescale.recovery.recipe import Choices
@@ -343,6 +343,23 @@ def test_short_trainings_learn_no_copies_of_the_texts_that_judge_them(model_fold
     assert len(judges) == round(SET_ASIDE * len(bench.task.train))
     assert judges.isdisjoint(int(origins[number]) for number in data.used)
     assert not training.reserved, "the final training learns from all texts"
+
+
+def test_copies_of_texts_that_choose_the_best_epoch_are_not_learned(model_folder, task_files, tmp_path, monkeypatch):
+    recovery = {"batch_size": 16, "augment": 2, "epochs": 1, "validation": 0.25, "original": {"epochs": 1}}
+    raw = raw_config(model_folder, task_files) | {"shrink": "none", "recovery": recovery}
+    bench = prepare(check(raw))
+    training, learned = Training(bench, tmp_path, ShrinkPlan()), []
+    training.train_original()
+    real = fine_tuning.train
+    spy = lambda model, data, run: learned.append(data) or real(model, data, run)  # noqa: E731
+    monkeypatch.setattr(fine_tuning, "train", spy)
+    training.fine_tune("one", (1,))
+    data = learned[0]
+    judges = set(data.held_out)
+    assert len(judges) == 30, "a quarter of the labelled texts, and nothing else"
+    assert judges.isdisjoint(training.origins[list(data.used)].tolist())
+    assert len(data.used) == 90 * 3
 
 
 # The cost: all rounds together read fewer texts than the final training

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from probescale.errors import Diverged
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.proof.comparison import compare_in_memory
@@ -32,6 +34,7 @@ from probescale.recovery.teacher import (
     record_teacher_tokens,
 )
 from probescale.recovery.thresholds import set_thresholds
+from probescale.recovery.training_set import draw_validation
 from probescale.utils.progress import console
 
 TEACHER = "teacher"  # the fine-tuned original, and the answers that subnetworks learn
@@ -69,7 +72,7 @@ class Training:
         self.choices: Choices = bench.chosen_recipe
         self.best_probe: float | None = None  # score of the best probe for the task's labels, where it is known
         texts = gather_texts(self.task.train, self.task.unlabelled, self.choices, self.config.seed)
-        self.unlabelled = texts.unlabelled
+        self.unlabelled, self.origins = texts.unlabelled, texts.origins
         # Of a ladder, a rung is cut from the original or from the rung above: texts that neither knows decide.
         ladder, seed = self.config.selection.ladder, self.config.seed
         self.judged_by = texts.reserve(seed) if ladder else texts.reserve(seed, SET_ASIDE, MOST_SET_ASIDE)
@@ -307,20 +310,29 @@ class Training:
         attempt: int = 0,
     ) -> tuple[float, ...]:
         """Every attempt has checkpoints of its own, from which alone it is resumed."""
-        folder = self.shared if is_original else self.work
+        folder, seed = self.shared if is_original else self.work, self.config.seed + (0 if is_original else attempt)
         return fine_tune(
             model,
             self.task.train,
             recipe,
             teacher=None if is_original else self.teacher_outputs(),
             kept=kept,
-            reserved=frozenset() if is_original else self.reserved,
+            reserved=frozenset() if is_original else self.reserved | self._copies_of_validation(recipe, seed),
             max_length=self.config.model.max_length,
-            seed=self.config.seed + (0 if is_original else attempt),
+            seed=seed,
             title=f"fine-tuning: {name}",
             tracked=folder / TRACKED / name if recipe.tracking else None,
             checkpoints=self.checkpoints(kept or (), is_original=is_original) / str(attempt),
         )
+
+    def _copies_of_validation(self, recipe: Recipe, seed: int) -> frozenset[int]:
+        """Numbers of the changed copies of texts by which the best epoch is chosen: nothing is learned from them."""
+        train = self.task.train
+        if not recipe.validation or self.task.kind.unit == "token":
+            return frozenset()
+        rows = draw_validation(train, recipe.validation, seed)
+        copies = np.flatnonzero(np.isin(self.origins, rows))
+        return frozenset(copies[copies >= len(train)].tolist())
 
     def train_briefly(self, name: str, kept: Subset, texts: int, rate: float | None = None) -> ShortTraining:
         """The loss of a subnetwork after a short training, on texts it did not see; and a constant predictor's.

@@ -40,8 +40,8 @@ class TrainingSet:
         """The same set with a share of its labelled inputs held out; `data` has their labels."""
         if not share:
             return self
-        classes = data.classes if len(data) == len(self.inputs) else [0] * len(self.inputs)  # blocks of text have none
-        _, held_out = split_rows(classes, share, seed)
+        running = isinstance(self.inputs, TextInputs)
+        held_out = split_rows([0] * len(self.inputs), share, seed)[1] if running else draw_validation(data, share, seed)
         excluded = set(held_out)
         return replace(self, used=[number for number in self.used if number not in excluded], held_out=held_out)
 
@@ -69,6 +69,11 @@ class TrainingSet:
         if has_label(objective.labels[rows]).any():
             objective = replace(objective, teacher_logits=None)
         return objective.loss(logits, rows).item()
+
+
+def draw_validation(data: Data, share: float, seed: int) -> list[int]:
+    """Numbers of the labelled inputs that are held out to choose the best epoch by."""
+    return split_rows(data.classes, share, seed)[1]
 
 
 def build_training_set(
