@@ -35,25 +35,27 @@ _Text = Annotated[
     ),
 ]
 _Pair = Annotated[str | None, typer.Option(help="Column or field of the second text.", show_default="as in training")]
+_Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="CSV and TSV: the first line names the columns; or it is a row, and they are 1, 2, ...",
+        show_default="as in training",
+    ),
+]
+_File = Annotated[
+    str, typer.Argument(help="One text per line, or a table (.csv, .jsonl, .parquet ...); -: standard input.")
+]
 
 
 @app.command()
 def predict(
     model: SavedModel,
-    file: Annotated[
-        str, typer.Argument(help="One text per line, or a table (.csv, .jsonl, .parquet ...); -: standard input.")
-    ] = "-",
+    file: _File = "-",
     rung: Rung = None,
     text: _Text = None,
     pair: _Pair = None,
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="CSV and TSV: the first line names the columns; or it is a row, and they are 1, 2, ...",
-            show_default="as in training",
-        ),
-    ] = None,
+    header: _Header = None,
     format_: Annotated[
         Shape | None,
         typer.Option("--format", help="Output format.", show_default="that of --out, else table, jsonl to a pipe"),
