@@ -21,7 +21,7 @@ DEMO_DATA := pypi:sae-probes==0.1.1/sae_probes/data/cleaned_data/46_context_type
 demo: $(READY)                ## a real model made five times smaller on real questions, beside the paper's rule and its baselines
 	$(BIN)/probescale compress "$(DEMO_MODEL)" "$(DEMO_DATA)" --budget 5x \
 	  --compare contiguous --compare top_k --compare uniform_k --set task.name=questions --set selection.sample=200 \
-	  --set probing.max_examples=600 --set recovery.epochs=1 --set recovery.texts=7700 --set recovery.original.epochs=2 \
+	  --set probing.max_examples=600 --set recovery.epochs=1 --set recovery.texts=16000 --set recovery.original.epochs=2 \
 	  --out runs/demo --overwrite
 
 test: $(READY)                ## lint, types, generated docs, and all tests but the long ones
