@@ -309,7 +309,7 @@ def test_the_lines_that_the_documentation_shows_run(run):
     """docs/guides/deploy.md: the folder in transformers, the export in ONNX Runtime."""
     page = (Path(__file__).parents[2] / "docs" / "guides" / "deploy.md").read_text()
     blocks = [part.split("```")[0] for part in page.split("```python\n")[1:]]
-    places = {"runs/my/model": str(run[0] / "model"), "runs/my-int8": str(run[1])}
+    places = {"runs/reviews/model": str(run[0] / "model"), "runs/reviews-int8": str(run[1])}
     ran = []
     for block in blocks:
         if any(name in block for name in places):
@@ -358,8 +358,8 @@ def test_texts_are_cut_where_training_cut_them(run):
 def test_the_snippets_of_the_docs_run_as_they_stand(run, model_folder, tmp_path, monkeypatch):
     encoder, folder = tmp_path / "encoder", tmp_path / "runs"
     folder.mkdir()
-    (folder / "my").symlink_to(run[0])
-    (folder / "my-int8").symlink_to(run[1])
+    (folder / "reviews").symlink_to(run[0])
+    (folder / "reviews-int8").symlink_to(run[1])
     shutil.copytree(model_folder("bert"), encoder)
     model = BertModel.from_pretrained(encoder)
     model.save_pretrained(encoder)
