@@ -17,7 +17,7 @@ from helpers.models import tiny_model
 from probescale.deploy.evaluation import predict_dataset
 from probescale.deploy.open_model import open_model
 from probescale.deploy.predict import predict_lines
-from probescale.deploy.texts import Format, Line, detect_format, open_texts, read_columns, read_texts
+from probescale.deploy.texts import Format, Line, detect_format, open_texts, read_texts, read_whole_table
 from probescale.errors import UserError
 from probescale.tasks.data import TaggedSentences
 from probescale.tasks.kinds import KINDS
@@ -94,18 +94,20 @@ def test_the_column_of_training_is_found_without_being_named(header, found):
 
 @pytest.mark.parametrize("suffix", ["parquet", "arrow"])
 def test_a_table_of_columns(tmp_path, suffix):
-    rows = {"id": [7, 8], "said": ["a", None], "day": [datetime.date(2024, 5, 1)] * 2}
+    day = datetime.date(2024, 5, 1)
+    rows = {"id": [7, 8], "said": ["a", None], "day": [day] * 2, "days": [[day], []]}
     table, path = pa.table(rows), tmp_path / f"texts.{suffix}"
     if suffix == "parquet":
         parquet.write_table(table, path)
     else:
         with ipc.new_stream(path, table.schema) as stream:
             stream.write_table(table)
-    first, second = read_columns(path, "review", None, otherwise="said")
-    assert (first.number, first.text, first.row) == (1, "a", {"id": 7, "said": "a", "day": "2024-05-01"})
+    first, second = read_whole_table(path, "review", None, otherwise="said")
+    assert (first.number, first.text) == (1, "a")
+    assert first.row == {"id": 7, "said": "a", "day": "2024-05-01", "days": ["2024-05-01"]}
     assert second.fault == "no text"
     with pytest.raises(UserError, match='no column "review"'):
-        list(read_columns(path, "review", None))
+        list(read_whole_table(path, "review", None))
 
 
 def test_gzipped_tables_are_unpacked(tmp_path):

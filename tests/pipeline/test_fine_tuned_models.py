@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -178,6 +179,21 @@ def test_a_classifier_for_other_labels_gets_a_new_head(model_folder, files, caps
     said = " ".join(capsys.readouterr().err.split())
     assert "the model was fine-tuned for other labels (LABEL_0, LABEL_1)" in said
     assert "it gets a new head for negative, positive" in said
+
+
+def test_a_classifier_that_a_probe_exceeds_on_new_texts_has_not_failed(model_folder, files, tmp_path, capsys):
+    """It learned from other texts. One that was trained on these and is below a probe of them has learned nothing."""
+    names = ["negative", "positive"]
+    bench = prepare(check(raw_config(fine_tuned("bert", names, files, model_folder, tmp_path / "source"), files)))
+    training = Training(bench, tmp_path / "work", ShrinkPlan())
+    training.best_probe = 1.5  # better than anything
+    recipe = training.choices.for_original(bench.config.recovery)
+    assert recipe.epochs == 0
+    assert training._check_original(bench.loaded, recipe).learned
+    said = " ".join(capsys.readouterr().err.split())
+    assert "the original is used as it is: its score on training texts is" in said
+    assert "with --retrain it learns from these texts" in said
+    assert not training._check_original(bench.loaded, replace(recipe, epochs=1)).learned
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,12 +39,16 @@ from probescale.tasks.documents import Documents, split_passages
 from probescale.tasks.kinds.losses import NextToken
 
 
-@pytest.fixture(scope="session")
-def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("decoder")
-    save_decoder(folder / "model")
+def make_folder(folder: Path, save: Callable[[Path], object]) -> Path:
+    """A model and a text file."""
+    save(folder / "model")
     write_corpus(folder, 900)
     return folder
+
+
+@pytest.fixture(scope="session")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folder(tmp_path_factory.mktemp("decoder"), save_decoder)
 
 
 def settings(decoder: Path, **more: Any) -> dict[str, Any]:
@@ -248,10 +253,7 @@ def test_the_smallest_model_that_keeps_a_share_of_fewer_bits(decoder: Path, tmp_
 @pytest.fixture(scope="session")
 def merging_decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A decoder with merged tokens, half of which the corpus does not have."""
-    folder = tmp_path_factory.mktemp("merging")
-    save_merging_decoder(folder / "model")
-    write_corpus(folder, 900)
-    return folder
+    return make_folder(tmp_path_factory.mktemp("merging"), save_merging_decoder)
 
 
 def test_a_teacher_with_fewer_tokens_says_the_same(merging_decoder: Path, tmp_path: Path):

@@ -14,7 +14,6 @@ from probescale.config import RecoveryConfig, RunConfig
 from probescale.errors import Diverged, Problems, UserError
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline import run as pipeline
-from probescale.pipeline.prepare import prepare
 from probescale.pipeline.schedule import Schedule
 from probescale.pipeline.smallest import smallest
 from probescale.pipeline.tournament import AS_GOOD, BETTER_RATE, RULES, Candidate, Tournament, run_tournament
@@ -28,8 +27,7 @@ from probescale.pipeline.tournament_size import (
 )
 from probescale.pipeline.training import Training
 from probescale.pipeline.validate import check, load_config
-from probescale.recovery import fine_tuning, short_training
-from probescale.recovery.answered_texts import SET_ASIDE, gather_texts
+from probescale.recovery.answered_texts import FROM_SHORT_TRAININGS
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
 from probescale.recovery.recipe import Choices
 from probescale.recovery.result import RunResult
@@ -323,45 +321,6 @@ def test_before_a_short_training_allocations_and_two_rules_are_compared(tmp_path
     assert (again(), len(track.asked)) == (found, 3)
 
 
-# What short trainings are judged by
-
-
-def test_short_trainings_learn_no_copies_of_the_texts_that_judge_them(model_folder, task_files, tmp_path, monkeypatch):
-    recovery = {"batch_size": 16, "augment": 2, "original": {"epochs": 1}}
-    bench = prepare(check(raw_config(model_folder, task_files) | {"shrink": "none", "recovery": recovery}))
-    training, learned = Training(bench, tmp_path, ShrinkPlan()), []
-    training.train_original()
-    real = short_training.train
-    monkeypatch.setattr(
-        short_training, "train", lambda model, data, run: learned.append(data) or real(model, data, run)
-    )
-    training.train_briefly("one", (1,), 400)
-    [data] = learned
-    origins = gather_texts(bench.task.train, None, training.choices, bench.config.seed).origins
-    judges = {int(origins[number]) for number in training.judged_by.inputs}
-    assert judges == training.judged_by.texts
-    assert len(judges) == round(SET_ASIDE * len(bench.task.train))
-    assert judges.isdisjoint(int(origins[number]) for number in data.used)
-    assert not training.reserved, "the final training learns from all texts"
-
-
-def test_copies_of_texts_that_choose_the_best_epoch_are_not_learned(model_folder, task_files, tmp_path, monkeypatch):
-    recovery = {"batch_size": 16, "augment": 2, "epochs": 1, "validation": 0.25, "original": {"epochs": 1}}
-    raw = raw_config(model_folder, task_files) | {"shrink": "none", "recovery": recovery}
-    bench = prepare(check(raw))
-    training, learned = Training(bench, tmp_path, ShrinkPlan()), []
-    training.train_original()
-    real = fine_tuning.train
-    spy = lambda model, data, run: learned.append(data) or real(model, data, run)  # noqa: E731
-    monkeypatch.setattr(fine_tuning, "train", spy)
-    training.fine_tune("one", (1,))
-    data = learned[0]
-    judges = set(data.held_out)
-    assert len(judges) == 30, "a quarter of the labelled texts, and nothing else"
-    assert judges.isdisjoint(training.origins[list(data.used)].tolist())
-    assert len(data.used) == 90 * 3
-
-
 # The cost: all rounds together read fewer texts than the final training
 
 
@@ -370,7 +329,7 @@ def texts_of_all_rounds(size: TournamentSize, unit: int, inputs: int) -> int:
 
     A short training learns from what is not held out; it repeats these texts as often as comes nearest.
     """
-    used = inputs - max(round(SET_ASIDE * inputs), 1)
+    used = inputs - max(round(FROM_SHORT_TRAININGS[0] * inputs), 1)
 
     def read(texts: int) -> int:
         return min(texts, used) * max(round(texts / min(texts, used)), 1)

@@ -127,14 +127,14 @@ def _read_lines(
     header: bool | None,
 ) -> Iterator[Line]:
     """The lines of a file, with the columns that were named, or else those that the model learned from."""
-    from probescale.deploy.texts import detect_format, read_columns, read_texts
+    from probescale.deploy.texts import detect_format, read_texts, read_whole_table
 
     otherwise = None
     if text is None and pair is None and learned:
         text, pair, otherwise = learned.text, learned.pair, "text"
     kind = detect_format(path)
-    if kind == "columns" and path is not None:
-        return read_columns(path, text or "text", pair, otherwise=otherwise)
+    if path and kind == "columns":
+        return read_whole_table(path, text or "text", pair, otherwise=otherwise)
     named = header if header is not None else learned is None or learned.header
     return read_texts(stream, kind, text or "text", pair, otherwise=otherwise, header=named)
 

@@ -7,7 +7,7 @@ the answer.
 from __future__ import annotations
 
 import csv
-import io
+import gzip
 import json
 import sys
 import zlib
@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Literal
 
 from probescale.errors import UserError, first_line
 from probescale.tasks.readers import find_column, read_file
-from probescale.utils.archives import read_gzip
+from probescale.utils.archives import open_unpacked
 
 Format = Literal["lines", "csv", "tsv", "jsonl", "columns"]
 SUFFIXES: dict[str, Format] = {
@@ -32,7 +32,6 @@ SUFFIXES: dict[str, Format] = {
 }
 LONGEST_LINE = 16 * 1024 * 1024  # bytes; a longer one is not a text
 MANY_BRACKETS = 100  # in a line of JSON; with fewer, nothing is nested too deeply
-JSON_TYPES = (str, int, float, bool, type(None))  # other cells, such as dates, are written as texts
 
 
 @dataclass(frozen=True)
@@ -55,11 +54,9 @@ def open_texts(path: Path | None) -> BinaryIO:
     """A file opened for reading, gzipped or not; None: standard input."""
     if path is None:
         return sys.stdin.buffer
-    if path.suffix != ".gz":
-        return path.open("rb")
     try:
-        return io.BytesIO(read_gzip(path))
-    except (OSError, ValueError, EOFError, zlib.error) as error:
+        return open_unpacked(path)
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"{path} cannot be unpacked: {first_line(error)}", field="FILE") from error
 
 
@@ -84,16 +81,19 @@ def read_texts(
     return _from_table(stream, "\t" if kind == "tsv" else ",", (text, otherwise), pair, header=header)
 
 
-def read_columns(path: Path, text: str, pair: str | None, *, otherwise: str | None = None) -> Iterator[Line]:
+def read_whole_table(path: Path, text: str, pair: str | None, *, otherwise: str | None = None) -> Iterator[Line]:
     """The rows of a Parquet or Arrow file, with the same names of columns as in `read_texts`."""
     columns = read_file(path, field="FILE")
     names = list(columns)
     places = _find_places(names, _choose_name(names, (text, otherwise)), pair)
     for number, cells in enumerate(zip(*columns.values(), strict=True), 1):
-        row = {
-            name: cell if isinstance(cell, JSON_TYPES) else str(cell) for name, cell in zip(names, cells, strict=True)
-        }
+        row = {name: _as_json(cell) for name, cell in zip(names, cells, strict=True)}
         yield _checked(number, cells[places[0]], cells[places[1]] if len(places) > 1 else None, row=row)
+
+
+def _as_json(cell: Any) -> Any:  # noqa: ANN401 - any cell
+    """A cell as it can be written again: dates and bytes, also inside of lists, become texts."""
+    return cell if isinstance(cell, (str, int, float)) else json.loads(json.dumps(cell, default=str))
 
 
 def _decoded(stream: BinaryIO) -> Iterator[tuple[int, str, str]]:

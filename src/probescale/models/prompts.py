@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import cast
 
-import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from probescale.models.packing import apply_template, find_prefix
 from probescale.tasks.documents import ANSWERS, Chat, Documents
+from probescale.tasks.sampling import spread
 
 PROMPTS = 4  # as many as a person reads
 PROMPT_CHARACTERS = 150  # of a text, about: not tokens, so that models with other tokens go on with the same words
@@ -16,7 +16,7 @@ PROMPT_CHARACTERS = 150  # of a text, about: not tokens, so that models with oth
 
 def build_prompts(tokenizer: PreTrainedTokenizerBase, documents: Documents, longest: int) -> list[list[int]]:
     """The tokens of a few prompts, from documents all over the data; those longer than `longest` are left out."""
-    numbers = np.unique(np.linspace(0, len(documents) - 1, min(PROMPTS, len(documents))).astype(int)).tolist()
+    numbers = spread(len(documents), PROMPTS)
     if documents.chats is not None:
         prompts = [_begin_chat(tokenizer, documents.chats[number]) for number in numbers]
     else:

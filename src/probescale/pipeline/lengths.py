@@ -10,6 +10,7 @@ from probescale.models.packing import pack
 from probescale.recovery.inputs import build_inputs
 from probescale.tasks.data import Data
 from probescale.tasks.documents import Documents
+from probescale.tasks.sampling import spread
 
 LOOKED_AT = 500  # texts, from all over the data
 LONGEST = 8192  # tokens that are counted of a text
@@ -18,7 +19,7 @@ WORTH_SAYING = 0.05  # share of texts that are cut, or of answers that are lost
 
 def describe_cut(loaded: LoadedModel, train: Data, max_length: int) -> str | None:
     """A sentence about texts that are cut, where these are not few. UserError where nothing is left to learn."""
-    some = train.take(np.unique(np.linspace(0, len(train) - 1, LOOKED_AT).astype(int)).tolist())
+    some = train.take(spread(len(train), LOOKED_AT))
     if isinstance(some, Documents):
         return None if some.chats is None else _describe_lost_answers(loaded, some, max_length)
     lengths = build_inputs(loaded.tokenizer, some, LONGEST).tokens.lengths

@@ -20,7 +20,7 @@ from probescale.probing.removals import CalibrationBatch, measure_removals
 from probescale.probing.scores import ProbeScores, Removals
 from probescale.recovery.inputs import Inputs, TextInputs, build_inputs, select_model_fields, select_rows
 from probescale.recovery.objective import has_label
-from probescale.tasks.sampling import sample
+from probescale.tasks.sampling import sample, spread
 
 CALIBRATION_TOKENS = 4096  # of running text; fewer make the choice noisy, more make it slow
 ROUNDS = 8  # batches at least: candidates are compared on a part of them first
@@ -67,7 +67,7 @@ def calibration_batches(bench: Workbench, loaded: LoadedModel) -> list[Calibrati
 def _spread(inputs: Inputs) -> np.ndarray:
     """Blocks from all over the text."""
     count = min(max(CALIBRATION_TOKENS // int(inputs.tokens.lengths.max()), 1), len(inputs))
-    chosen = np.unique(np.linspace(0, len(inputs) - 1, count).astype(int))
+    chosen = np.array(spread(len(inputs), count))
     return chosen[np.argsort(-inputs.tokens.lengths[chosen], kind="stable")]
 
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from probescale.errors import Diverged
 from probescale.models.loading import LoadedModel, load_classifier
 from probescale.models.proof.comparison import compare_in_memory
@@ -20,9 +18,9 @@ from probescale.pipeline.folder import EVALUATED
 from probescale.pipeline.seals import INNER, TRACKED, TRAINING
 from probescale.pipeline.teachers import load_token_teacher, match_teacher
 from probescale.pipeline.workbench import Workbench
-from probescale.recovery.answered_texts import MOST_SET_ASIDE, SET_ASIDE, gather_texts
+from probescale.recovery.answered_texts import FROM_ALL, FROM_SHORT_TRAININGS, gather_texts
 from probescale.recovery.fine_tuning import fine_tune, prepare_training
-from probescale.recovery.health import AS_IT_IS, BELOW_PROBE, Health, check_subnetwork, check_trained
+from probescale.recovery.health import AS_IT_IS, Health, check_subnetwork, check_trained
 from probescale.recovery.recipe import Choices, Recipe
 from probescale.recovery.result import ORIGINAL
 from probescale.recovery.short_training import ShortTraining, train_briefly
@@ -71,11 +69,11 @@ class Training:
         self.config, self.task, self.loaded, self.shrinker = bench.config, bench.task, bench.loaded, bench.shrinker
         self.choices: Choices = bench.chosen_recipe
         self.best_probe: float | None = None  # score of the best probe for the task's labels, where it is known
-        texts = gather_texts(self.task.train, self.task.unlabelled, self.choices, self.config.seed)
-        self.unlabelled, self.origins = texts.unlabelled, texts.origins
+        self.texts = gather_texts(self.task.train, self.task.unlabelled, self.choices, self.config.seed)
+        self.unlabelled = self.texts.unlabelled
         # Of a ladder, a rung is cut from the original or from the rung above: texts that neither knows decide.
         ladder, seed = self.config.selection.ladder, self.config.seed
-        self.judged_by = texts.reserve(seed) if ladder else texts.reserve(seed, SET_ASIDE, MOST_SET_ASIDE)
+        self.judged_by = self.texts.reserve(seed, *(FROM_ALL if ladder else FROM_SHORT_TRAININGS))
         self.reserved = self.judged_by.inputs if ladder else frozenset[int]()
         self.start: LargerRung | None = None  # what subnetworks are cut from, instead of the original
 
@@ -145,17 +143,15 @@ class Training:
         if self.task.kind.encodes:
             return AS_IT_IS
         length = self.config.model.max_length
-        if recipe.epochs:
-            return check_trained(model, self.task.train, length, self.best_probe, recipe.class_weights)
-        # It was fine-tuned on other texts: a probe that has learned these ones may know better.
-        health = check_trained(model, self.task.train, length, None, recipe.class_weights)
-        if self.best_probe is not None and health.score < self.best_probe - BELOW_PROBE:
-            console.print(
-                f"note: the {ORIGINAL} as it is answers {health.score:.0%} of the training texts right, a linear probe "
-                f"of it {self.best_probe:.0%} of new ones; with --retrain it learns from these texts",
-                soft_wrap=True,
-            )
-        return health
+        health = check_trained(model, self.task.train, length, self.best_probe, recipe.class_weights)
+        if recipe.epochs or not health.below_probe:
+            return health
+        # It was fine-tuned on other texts: a probe that was fitted to these may do better, and nothing has failed.
+        console.print(
+            f"note: the {ORIGINAL} is used as it is: {health.describe()}; with --retrain it learns from these texts",
+            soft_wrap=True,
+        )
+        return replace(health, best_probe=None)
 
     def reload_original(self) -> LoadedModel:
         """The fine-tuned original again, after a run was interrupted: as it was recorded, or trained once more."""
@@ -327,12 +323,9 @@ class Training:
 
     def _copies_of_validation(self, recipe: Recipe, seed: int) -> frozenset[int]:
         """Numbers of the changed copies of texts by which the best epoch is chosen: nothing is learned from them."""
-        train = self.task.train
         if not recipe.validation or self.task.kind.unit == "token":
             return frozenset()
-        rows = draw_validation(train, recipe.validation, seed)
-        copies = np.flatnonzero(np.isin(self.origins, rows))
-        return frozenset(copies[copies >= len(train)].tolist())
+        return self.texts.copies_of(draw_validation(self.task.train, recipe.validation, seed))
 
     def train_briefly(self, name: str, kept: Subset, texts: int, rate: float | None = None) -> ShortTraining:
         """The loss of a subnetwork after a short training, on texts it did not see; and a constant predictor's.

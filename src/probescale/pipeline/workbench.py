@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from probescale.config import RunConfig
 from probescale.errors import UserError
 from probescale.models.budget_costs import Workload, measure_costs
@@ -32,6 +30,7 @@ from probescale.selection.strategies import STRATEGIES, Reads, Strategy
 from probescale.selection.structure import Structure
 from probescale.tasks.balance import find_dominant
 from probescale.tasks.documents import Documents
+from probescale.tasks.sampling import spread
 from probescale.tasks.task import Task
 from probescale.tasks.unlabelled import joined
 from probescale.utils.files import read_as, write_json
@@ -66,7 +65,7 @@ class Workbench:
         if self.task.kind.unit == "token":
             return self._situation_of_text()
         texts = joined(self.task.train, self.task.unlabelled)
-        some = texts.take(np.unique(np.linspace(0, len(texts) - 1, COUNTED_TEXTS).astype(int)).tolist())
+        some = texts.take(spread(len(texts), COUNTED_TEXTS))
         lengths = build_inputs(self.loaded.tokenizer, some, self.config.model.max_length).tokens.lengths
         return Situation(
             hidden_size=self.loaded.model.config.hidden_size,

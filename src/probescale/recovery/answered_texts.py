@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,8 +11,9 @@ from probescale.recovery.recipe import Choices
 from probescale.tasks.data import Data
 from probescale.tasks.unlabelled import changed_copies, joined
 
-RESERVED, MOST_RESERVED = 0.05, 500  # share of the texts that no student learns from, and their largest number
-SET_ASIDE, MOST_SET_ASIDE = 0.2, 1000  # the same for short trainings; the final one learns from these texts as well
+# Texts that are held out to judge by: their share, and their largest number
+FROM_ALL = 0.05, 500  # nothing learns from them, as in a ladder
+FROM_SHORT_TRAININGS = 0.2, 1000  # the final training learns from them
 
 
 class HeldOut(NamedTuple):
@@ -27,16 +29,24 @@ class AnsweredTexts(NamedTuple):
     unlabelled: Data | None
     origins: np.ndarray  # (texts,) labelled ones first: the number of the user's text that each is, or is a copy of
 
-    def reserve(self, seed: int, share: float = RESERVED, most: int = MOST_RESERVED) -> HeldOut:
+    def reserve(self, seed: int, share: float, most: int) -> HeldOut:
         """Some texts, with all of their copies, to judge by students that have learned from the others.
 
-        >>> AnsweredTexts(None, np.array([0, 1, 2, 3, 0, 1, 2, 3])).reserve(seed=0)
+        >>> AnsweredTexts(None, np.array([0, 1, 2, 3, 0, 1, 2, 3])).reserve(0, *FROM_ALL)
         HeldOut(texts=frozenset({2}), inputs=frozenset({2, 6}))
         """
         texts = int(self.origins.max()) + 1
         drawn = np.random.default_rng(seed).permutation(texts)[: min(max(round(share * texts), 1), most)]
         inputs = np.flatnonzero(np.isin(self.origins, drawn))
         return HeldOut(frozenset(drawn.tolist()), frozenset(inputs.tolist()))
+
+    def copies_of(self, texts: Sequence[int]) -> frozenset[int]:
+        """The numbers of the changed copies of these texts, without the texts themselves.
+
+        >>> AnsweredTexts(None, np.array([0, 1, 2, 0, 1, 2])).copies_of([1])
+        frozenset({4})
+        """
+        return frozenset(np.flatnonzero(np.isin(self.origins, texts)).tolist()).difference(texts)
 
 
 def gather_texts(train: Data, unlabelled: Data | None, choices: Choices, seed: int) -> AnsweredTexts:

@@ -43,8 +43,13 @@ class Health:
     retried: str = ""  # why and how it was trained again; empty where the first training is kept
 
     @property
+    def below_probe(self) -> bool:
+        """Whether a linear probe knows more of the task than the whole model."""
+        return self.best_probe is not None and self.score < self.best_probe - BELOW_PROBE
+
+    @property
     def learned(self) -> bool:
-        if self.best_probe is not None and self.score < self.best_probe - BELOW_PROBE:
+        if self.below_probe:
             return False
         if self.constant_score >= 1:  # everything it should answer is the same: there is nothing to miss
             return True

@@ -12,14 +12,14 @@ from probescale.recovery.inputs import build_inputs
 from probescale.recovery.predict import compute_logits
 from probescale.recovery.result import VectorCost
 from probescale.tasks.passages import Passages
+from probescale.tasks.sampling import spread
 
 TIMED, WARM_UP = 200, 8  # texts
 
 
 def measure_vector_cost(embed: Callable[[Sequence[str]], np.ndarray], texts: Sequence[str]) -> VectorCost:
     """Time an encoder on some of these texts, all in one call, after a few to warm up."""
-    places = np.unique(np.linspace(0, len(texts) - 1, TIMED).astype(int))
-    some = [texts[int(place)] for place in places]
+    some = [texts[place] for place in spread(len(texts), TIMED)]
     width = embed(some[:WARM_UP]).shape[1]
     started = time.perf_counter()
     embed(some)

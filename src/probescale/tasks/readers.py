@@ -21,7 +21,7 @@ from pyarrow import csv, ipc, parquet
 
 from probescale.errors import Problems, UserError, did_you_mean, first_line
 from probescale.tasks.expansion import CELL, measure_columns, measure_stream, refuse_expansion
-from probescale.utils.archives import MAX_RATIO, max_unpacked_size, read_gzip
+from probescale.utils.archives import MAX_RATIO, max_unpacked_size, open_unpacked, read_gzip
 from probescale.utils.files import format_size
 from probescale.utils.progress import console
 from probescale.utils.sources import hide_hub_bars_outside_terminals, hub_unreachable, local_path
@@ -317,9 +317,7 @@ def read_conllu(path: Path) -> Columns:
 
 def open_text(path: Path) -> TextIO:
     """A text file opened for reading, gzipped or not."""
-    return io.TextIOWrapper(
-        io.BytesIO(read_gzip(path)) if path.suffix == ".gz" else path.open("rb"), encoding="utf-8-sig"
-    )
+    return io.TextIOWrapper(open_unpacked(path), encoding="utf-8-sig")
 
 
 def _read_hub(source: str, split: str | None, *, field: str) -> Columns:

@@ -65,6 +65,15 @@ def sample(examples: D, most: int | None, seed: int) -> D:
     return kept
 
 
+def spread(count: int, most: int) -> list[int]:
+    """At most `most` of the numbers below `count`, evenly from all over them.
+
+    >>> spread(10, 4), spread(2, 4)
+    ([0, 3, 6, 9], [0, 1])
+    """
+    return np.unique(np.linspace(0, count - 1, most).astype(int)).tolist()
+
+
 def split(examples: D, held_out: int | float, seed: int) -> tuple[D, D]:
     """Two parts, the second of the given size or share; stratified by class where every class has enough rows."""
     first, second = split_rows(examples.classes, held_out, seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import shutil
 import stat
 import tempfile
@@ -10,6 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from probescale.errors import UserError, first_line
 from probescale.utils.files import format_size
@@ -33,6 +35,11 @@ def read_gzip(path: Path) -> bytes:
         size = format_size(most)
         raise ValueError(f"it unpacks to more than {size}, {MAX_RATIO} times its own size; unpack it yourself")
     return data
+
+
+def open_unpacked(path: Path) -> BinaryIO:
+    """A file opened for reading, gzipped or not; a ValueError where it unpacks to too much."""
+    return io.BytesIO(read_gzip(path)) if path.suffix == ".gz" else path.open("rb")
 
 
 def unpack(archive: Path, inner: str, target: Path, *, field: str) -> None:

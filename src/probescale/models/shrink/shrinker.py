@@ -28,6 +28,7 @@ from probescale.models.shrink.vocabulary import count_tokens, trim_vocabulary
 from probescale.models.subsets import Subset
 from probescale.tasks.data import Data
 from probescale.tasks.documents import Documents
+from probescale.tasks.sampling import spread
 
 UNIT_TEXTS = 1000  # texts on which feed-forward units are compared, by all of their tokens
 
@@ -78,7 +79,7 @@ class Shrinker:
         """What is known of all feed-forward units, on texts spread evenly over the data."""
         if self._whole:  # a few texts more or less hardly change it, and measuring takes long
             return self._whole.unit_moments
-        some = self.texts.take(np.unique(np.linspace(0, len(self.texts) - 1, UNIT_TEXTS).astype(int)).tolist())
+        some = self.texts.take(spread(len(self.texts), UNIT_TEXTS))
         return measure_units(self.loaded, some.texts, some.pairs, max_length=self.max_length)
 
     def count_parameters(self, plan: ShrinkPlan) -> Parameters:

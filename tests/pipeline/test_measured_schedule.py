@@ -1,0 +1,158 @@
+"""Plans by the measured pace of a real machine, with real models and data."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from helpers.schedules import PACE, USUAL, make_bench
+from probescale.config import RecoveryConfig
+from probescale.errors import UserError
+from probescale.pipeline import schedule as scheduling
+from probescale.pipeline.estimates import (
+    estimate_phases,
+)
+from probescale.pipeline.pace import Pace, measure_pace
+from probescale.pipeline.prepare import prepare, prepare_again
+from probescale.pipeline.schedule import (
+    EFFORTS,
+    Schedule,
+    follow_schedule,
+    make_schedule,
+    plan_schedule,
+)
+from probescale.pipeline.validate import check
+from probescale.recovery import automatic
+from probescale.recovery.automatic import choose_recipe
+from probescale.tasks.documents import Documents
+
+
+@pytest.fixture(scope="module")
+def bench(model_folder, task_files):
+    raw = {
+        "model": {"source": str(model_folder("bert")), "max_length": 32},
+        "task": {"train": str(task_files.train), "dev": str(task_files.dev)},
+        "selection": {"budget": "2x"},
+    }
+    return prepare(check(raw))
+
+
+def test_measuring_changes_nothing(bench):
+    before = copy.deepcopy(bench.loaded.model.state_dict())
+    pace = measure_pace(bench)
+    assert 0 < pace.forward < pace.train
+    assert pace.train_cut > 0
+    assert all(value.equal(before[name]) for name, value in bench.loaded.model.state_dict().items())
+    assert not bench.loaded.model.training
+    assert all(parameter.grad is None for parameter in bench.loaded.model.parameters())
+
+
+def test_a_schedule_is_measured_once(bench, tmp_path, monkeypatch):
+    path = tmp_path / "schedule.json"
+    first = make_schedule(bench, path)
+    assert Schedule.load(path) == first
+
+    def again(_bench):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(scheduling, "measure_pace", again)
+    assert make_schedule(bench, path) == first
+    assert first.choices == bench.chosen_recipe
+
+
+def test_fewer_rows_are_those_that_the_settings_of_the_run_give_again(bench, monkeypatch):
+    monkeypatch.setattr(scheduling, "FEWEST_ROWS", 40)
+    monkeypatch.setattr(automatic, "FEWEST_STEPS_OF_ORIGINAL", 1)
+    slow = Pace(forward=0.01, train=0.2, train_cut=0.02)
+    enough_for_80 = sum(scheduling._plan(bench.with_rows(80), slow, EFFORTS[0]).values())
+    timed = bench.with_config(bench.config.model_copy(update={"time": f"{enough_for_80:.0f}s"}))
+    plan = plan_schedule(timed, slow)
+    assert plan.rows is not None
+    assert 40 <= plan.rows < 120
+    followed = follow_schedule(timed, plan)
+    assert len(followed.task.train) == plan.rows == followed.config.task.max_train
+    again = prepare(followed.config)
+    assert again.task.train.texts == followed.task.train.texts
+    assert again.shrinker.texts.texts == followed.shrinker.texts.texts
+    assert followed.provenance == again.provenance, "it names the data that are used"
+    fewer = prepare_again(bench, None, 10, None)
+    assert (len(fewer.task.train), len(fewer.task.dev)) == (120, 10)
+    assert prepare(fewer.config).task.dev.texts == fewer.task.dev.texts
+
+
+def test_rows_that_leave_a_dev_part_of_train_are_not_learned(bench):
+    task = bench.config.task.model_copy(update={"dev": None})
+    held_out = prepare(bench.config.model_copy(update={"task": task}))
+    labelled, dev = len(held_out.task.train), len(held_out.task.dev)
+    schedule = plan_schedule(held_out, PACE).model_copy(update={"dev": dev - 5})
+    followed = follow_schedule(held_out, schedule)
+    assert (len(followed.task.train), len(followed.task.dev)) == (labelled, dev - 5)
+
+
+def test_texts_are_not_cut_where_that_saves_nothing():
+    """With little time for a large dev set, or for short texts, a shorter length would not help."""
+    pace = Pace(forward=0.015, train=0.045, train_cut=0.015)
+    bench = make_bench(replace(USUAL, labelled=20_000, unlabelled=0, tokens=30.0), time="10m")
+    bench.task.dev = range(10_000)
+    plan = plan_schedule(bench, pace)
+    assert plan.dev is not None
+    assert plan.tokens is None
+    assert plan_schedule(make_bench(time="3m"), PACE).tokens is None
+
+
+def test_running_text_has_no_rows_to_leave_out():
+    """Between the least that is trained and what is worth more rows lie many limits: each of them has a plan."""
+    text = replace(USUAL, labelled=0, unlabelled=4000, tokens=256.0, running_text=True)
+    pace = Pace(forward=0.4, train=1.2, train_cut=0.8)
+    bench = make_bench(text, task={"train": "t", "kind": "text"}, shrink="none")
+    kind = SimpleNamespace(unit="token", encodes=False)
+    bench.task = SimpleNamespace(dev=Documents(("some text",) * 20), kind=kind)
+    least, enough = (sum(scheduling._plan(bench, pace, effort).values()) for effort in (EFFORTS[0], 0.2))
+    for limit in (1.05 * least, 0.5 * (least + enough), 2 * enough):
+        bench.config = bench.config.model_copy(update={"time": f"{limit:.0f}s"})
+        assert plan_schedule(bench, pace).total <= limit + 1
+
+
+def test_a_ladder_keeps_the_sizes_that_were_planned(bench):
+    ladder = bench.with_selection(ladder="auto", budget=None, k=None)
+    assert list(prepare_again(ladder, 40, None, None).rungs) == list(ladder.rungs)
+
+
+def test_long_texts_are_cut_shorter_before_a_time_is_refused():
+    long, pace = replace(USUAL, tokens=120.0), Pace(forward=0.02, train=0.06, train_cut=0.02)
+    whole = sum(scheduling._plan(make_bench(long).with_rows(2400), pace, scheduling.USEFUL_EFFORT).values())
+    enough, short = (plan_schedule(make_bench(long, time=f"{share * whole:.0f}s"), pace) for share in (1.3, 0.7))
+    assert enough.tokens is None
+    assert short.tokens in scheduling.SHORTER_LENGTHS
+    assert short.total <= 0.7 * whole
+    assert short.pace.forward == pytest.approx(pace.forward * short.tokens / 120)
+    assert any(f"first {short.tokens} tokens" in line for line in short.lines())
+    model = {"source": "m", "max_length": 128}
+    with pytest.raises(UserError, match="too short"):  # a length that was set stays
+        plan_schedule(make_bench(long, time=f"{0.7 * whole:.0f}s", model=model), pace)
+
+
+def test_a_run_with_shorter_texts_is_one_with_that_length_in_its_settings(bench):
+    followed = prepare_again(bench, None, None, 12)
+    assert followed.config.model.max_length == 12
+    assert followed.situation.tokens == prepare(followed.config).situation.tokens <= 12 < bench.situation.tokens
+
+
+def test_an_original_that_is_cut_short_has_no_dropout_and_is_timed_without():
+    pace = PACE._replace(train_plainly=PACE.train / 2)
+    usual, hasty = (choose_recipe(RecoveryConfig(), USUAL, effort) for effort in (1.0, 0.05))
+    assert (usual.original_dropout, hasty.original_dropout) == (None, 0.0)
+    times = [estimate_phases(make_bench(), hasty, one)["training the original"] for one in (PACE, pace)]
+    assert times[0] - times[1] == pytest.approx(hasty.original_epochs * USUAL.labelled * PACE.train / 2)
+    fixed = RecoveryConfig.model_validate({"original": {"epochs": 10}})
+    assert choose_recipe(fixed, USUAL, 0.05).original_dropout is None, "ten passes are not few"
+
+
+def test_the_situation_is_that_of_model_and_data(bench):
+    situation = bench.situation
+    assert (situation.hidden_size, situation.labelled, situation.unlabelled) == (32, 120, 0)
+    assert situation.already_trained is False
+    assert 10 < situation.tokens < 30
