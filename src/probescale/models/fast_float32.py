@@ -1,7 +1,7 @@
-"""Multiply float32 matrices with the faster of two libraries, as exactly as the other.
+"""Multiply float32 matrices with oneDNN instead of MKL where it is faster and just as exact.
 
-PyTorch has MKL and oneDNN for it and takes MKL, which leaves out half of an AMD processor's vector width. Trainings and
-passes take 0.5 to 0.65 of the time with oneDNN on such a processor (docs/concepts/decisions.md).
+PyTorch has both and uses MKL, which leaves half of an AMD processor's vector width unused. With oneDNN, trainings and
+passes take 0.54 to 0.70 of the time there (docs/concepts/decisions.md).
 """
 
 from __future__ import annotations

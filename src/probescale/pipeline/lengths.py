@@ -1,4 +1,4 @@
-"""What `model.max_length` cuts off: said before the work, as no figure shows it."""
+"""Notes on what `model.max_length` cuts off, which no metric shows."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ class Training:
     def _record_tokens(self, original: LoadedModel) -> None:
         """The likeliest tokens of the original, or of another teacher with the same tokenizer.
 
-        Where the vocabulary is trimmed, the teacher answers with that one as well: its rows are those of its students.
+        Where the vocabulary is trimmed, the teacher's is trimmed in the same way, so that its answers fit its students.
         """
         source = self.config.recovery.teacher
         teacher = load_token_teacher(source, original) if source else original
@@ -216,7 +216,7 @@ class Training:
         )
 
     def _with_trimmed_vocabulary(self, model: LoadedModel) -> LoadedModel:
-        """The whole model with the tokens that subnetworks have: for running text, the settings fix how many."""
+        """The whole model with the vocabulary of its subnetworks, whose size the settings fix for running text."""
         [vocabulary] = {way.vocabulary for way in self.bench.shrinks}
         if vocabulary is None:
             return model
