@@ -8,7 +8,7 @@ import sys
 
 from probescale.cli.app import app as app
 from probescale.cli.exits import RESUMABLE, explain_early_end
-from probescale.utils.distributed import is_main_process, main_process, serve_main_process, world_size
+from probescale.utils.distributed import exit_at_once, is_main_process, main_process, serve_main_process, world_size
 
 # isort: off
 # --help lists commands in the order of these imports
@@ -58,7 +58,7 @@ def main() -> None:
         spare_busy_cores()
     if world_size() > 1:
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # it would speak of itself in every process
-    with explain_early_end():
+    with exit_at_once(), explain_early_end():
         if is_main_process():
             with main_process():
                 app()

@@ -7,6 +7,7 @@ main process is done. If the main process fails, the launcher ends all of them.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -113,6 +114,26 @@ def main_process() -> Iterator[None]:
         _joined = False
 
 
+@contextmanager
+def exit_at_once() -> Iterator[None]:
+    """Where several processes were launched, end this one without Python's own clean-up, with the same exit code.
+
+    DistributedDataParallel keeps the connection's threads alive; one of them that lets go of a tensor while Python
+    cleans up aborts the process.
+    """
+    if world_size() == 1:
+        yield
+        return
+    code = 0
+    try:
+        yield
+    except SystemExit as end:
+        code = int(end.code or 0)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def serve_main_process() -> None:
     """Run every function that the main process shares, until it is done."""
     global _joined, _in_shared_call
@@ -143,7 +164,7 @@ def _broadcast(message: object) -> None:
 
 
 def _disconnect() -> None:
-    """End the connection between the processes: one that is left open can abort Python while it exits."""
+    """End the connection between the processes, so that none waits for another."""
     _state().destroy_process_group()
 
 
