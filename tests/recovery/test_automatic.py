@@ -58,6 +58,7 @@ def test_rates_fall_with_the_width_of_the_model():
     assert recipes[2].learning_rate > recipes[2].original_learning_rate, "what was cut has to change more"
     family = chosen(replace(USUAL, rate_factor=10.0))
     assert family.learning_rate == pytest.approx(10 * chosen().learning_rate)
+    assert chosen(adapters="lora").learning_rate == pytest.approx(5 * chosen().learning_rate)
 
 
 def test_few_rows_are_read_more_often_in_small_batches():

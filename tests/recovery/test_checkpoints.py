@@ -18,6 +18,7 @@ TRAIN = load_rows(labelled_rows(80))  # 5 steps an epoch
 RECIPES = {
     "dropout": Recipe(epochs=3, learning_rate=3e-3, batch_size=16, dropout=0.1),
     "the best epoch": Recipe(epochs=3, learning_rate=3e-2, batch_size=16, validation=0.2, layer_decay=0.9),
+    "adapters": Recipe(epochs=3, learning_rate=3e-3, batch_size=16, dropout=0.1, adapters="lora", adapter_rank=4),
 }
 
 

@@ -84,6 +84,17 @@ class RecoveryConfig(Section):
         default="auto",
         description="auto: bfloat16 on a GPU that supports it, else float32. One that fails is not used.",
     )
+    adapters: Literal["none", "lora"] = Field(
+        default="none",
+        description="lora: learn small matrices beside those of the layers instead of the weights, and add them in at "
+        "the end; for models whose full training does not fit into memory.",
+    )
+    adapter_rank: Int = Field(default=32, ge=1, le=10**4, description="Rank of the adapters.")
+    save_memory: bool = Field(
+        default=False,
+        description="Compute the states of the layers twice instead of keeping them (gradient checkpointing): less "
+        "memory, about a third slower. Not with states or healing.",
+    )
     distil: bool = Field(
         default=True, description="Subnetworks also learn from the predictions of the fine-tuned original."
     )

@@ -97,6 +97,7 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
     if recovery := _section(RecoveryConfig, raw.get("recovery")):
         for number, tracker in enumerate(recovery.tracking):
             attempt(_check_tracker, tracker, number)
+        attempt(_check_memory, recovery)
     if isinstance(raw.get("time"), str):
         attempt(parse_time, raw["time"])
     task, model = _section(TaskConfig, raw.get("task")), _section(ModelConfig, raw.get("model"))
@@ -122,6 +123,22 @@ def _check_tracker(name: str, number: int) -> None:
     if importlib.util.find_spec(name) is None:
         raise UserError(
             f"{name} is not installed", field=f"recovery.tracking.{number}", hint=f"pip install {name}, or leave it out"
+        )
+
+
+def _check_memory(recovery: RecoveryConfig) -> None:
+    """What makes training fit into memory is installed, and agrees with the rest of the recipe."""
+    if recovery.adapters == "lora" and importlib.util.find_spec("peft") is None:
+        raise UserError(
+            "peft is not installed",
+            field="recovery.adapters",
+            hint='pip install "probescale[lora]", or leave adapters out',
+        )
+    if recovery.save_memory and (recovery.states or recovery.healing):
+        raise UserError(
+            "the states of the layers are compared with the teacher's, and cannot be computed twice",
+            field="recovery.save_memory",
+            hint="leave it out, or set recovery.states and recovery.healing to 0",
         )
 
 

@@ -18,6 +18,7 @@ from probescale.recovery.recipe import Choices
 RATE_OF_ORIGINAL = 4e-5  # at WIDTH
 RATE_OF_SUBNETWORKS = 1e-4  # at WIDTH; what was cut has to change more than what was not
 WIDTH = 768
+RATE_OF_ADAPTERS = 5.0  # in comparison with the weights; their product counts double
 
 FEW_ROWS, SMALL_BATCH, BATCH = 5000, 16, 32  # few rows make too few steps of the usual batch
 STEPS_OF_ORIGINAL, FEWEST_STEPS_OF_ORIGINAL = 400, 150  # at least; the second where time is short
@@ -72,7 +73,7 @@ def choose_recipe(settings: RecoveryConfig, situation: Situation, effort: float 
         epochs = min(max(round(read / (per_epoch or available)), 1), MOST_EPOCHS)
     if settings.epochs != "auto":
         epochs, per_epoch = settings.epochs, None
-    rate = _rate(RATE_OF_SUBNETWORKS, situation)
+    rate = _rate(RATE_OF_SUBNETWORKS, settings, situation)
     return Choices(
         epochs=epochs,
         learning_rate=_value(settings.learning_rate, rate),
@@ -110,13 +111,13 @@ def _choose_for_text(settings: RecoveryConfig, situation: Situation, effort: flo
     own = settings.original
     return Choices(
         epochs=epochs,
-        learning_rate=_value(settings.learning_rate, _rate(RATE_OF_TEXT, situation)),
+        learning_rate=_value(settings.learning_rate, _rate(RATE_OF_TEXT, settings, situation)),
         texts=None if texts >= situation.unlabelled else texts,
         batch_size=batch,
         dropout=_dropout(settings.dropout, 0.0),
         augment=0,
         original_epochs=_value(own.epochs, 0 if situation.already_trained else 1),
-        original_learning_rate=_value(own.learning_rate, _rate(RATE_OF_TEXT / 4, situation)),
+        original_learning_rate=_value(own.learning_rate, _rate(RATE_OF_TEXT / 4, settings, situation)),
         original_batch_size=_value(own.batch_size, batch),
         original_dropout=_dropout(_value(own.dropout, settings.dropout), 0.0),
     )
@@ -127,7 +128,7 @@ def _of_original(settings: RecoveryConfig, situation: Situation, effort: float) 
     own, rows = settings.original, situation.labelled
     epochs = 0 if situation.already_trained else _epochs_for_effort(rows, effort)
     batch = _value(own.batch_size, _value(settings.batch_size, _batch_for(rows)))
-    rate = _rate(RATE_OF_ORIGINAL, situation)
+    rate = _rate(RATE_OF_ORIGINAL, settings, situation)
     # Without dropout a step takes three quarters of the time, and few passes do not learn rows by heart.
     hasty = 0 < epochs < _epochs(rows) and own.epochs == settings.epochs == "auto"
     return {
@@ -198,9 +199,10 @@ def _epochs_for_effort(rows: int, effort: float) -> int:
     return min(max(math.ceil(min(effort, 1) ** 0.5 * _epochs(rows)), fewest), _epochs(rows))
 
 
-def _rate(usual: float, situation: Situation) -> float:
+def _rate(usual: float, settings: RecoveryConfig, situation: Situation) -> float:
     """The usual rate at this width, to two digits."""
-    return float(f"{usual * WIDTH / situation.hidden_size * situation.rate_factor:.1e}")
+    factor = situation.rate_factor * (RATE_OF_ADAPTERS if settings.adapters == "lora" else 1)
+    return float(f"{usual * WIDTH / situation.hidden_size * factor:.1e}")
 
 
 def _dropout(setting: float | str, usual: float | None) -> float | None:

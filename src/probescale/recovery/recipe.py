@@ -27,6 +27,9 @@ class Recipe:
     patience: int = 2
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     class_weights: ClassWeights = "none"
+    adapters: Literal["none", "lora"] = "none"
+    adapter_rank: int = 32
+    save_memory: bool = False
     soft: float = 0.5
     temperature: float = 2.0
     states: float = 0.0
@@ -106,6 +109,7 @@ def _given(settings: RecoveryConfig) -> dict[str, Any]:
     names = (
         "warmup", "weight_decay", "layer_decay", "validation", "patience", "precision",
         "soft", "temperature", "states", "pairs", "dimensions", "healing", "tracking",
+        "adapters", "adapter_rank", "save_memory",
     )  # fmt: skip
     return {name: getattr(settings, name) for name in names}
 
@@ -120,6 +124,7 @@ def describe_recipe(chosen: Choices, settings: RecoveryConfig, labelled: int, un
         *([] if recipe.dropout is None else [f"dropout {recipe.dropout:g}"]),
         *([] if recipe.layer_decay == 1 else [f"layer-wise decay {recipe.layer_decay:g}"]),
         *([f"best epoch on {recipe.validation:.0%} of them"] if recipe.validation else []),
+        *([f"LoRA adapters of rank {recipe.adapter_rank}"] if recipe.adapters == "lora" else []),
         *([f"{recipe.class_weights.replace('_', ' ')} class weights"] if recipe.class_weights != "none" else []),
         *(_distillation(recipe, settings, unlabelled) if settings.distil else []),
         f"seed {seed}",

@@ -132,6 +132,8 @@ class RecoveryTrainer(Trainer):
         decayed = set(self.get_decay_parameter_names(self.loaded.model))
         groups: dict[tuple[int, bool], list[nn.Parameter]] = {}
         for name, parameter in self.loaded.model.named_parameters():
+            if not parameter.requires_grad:
+                continue
             level = 0 if id(parameter) in embedded else depth.get(id(parameter), len(blocks) + 1)
             groups.setdefault((level, name in decayed), []).append(parameter)
         return [
@@ -186,6 +188,7 @@ def build_arguments(recipe: Recipe, folder: str, seed: int, title: str, steps: i
         report_to=list(recipe.tracking) or "none",
         logging_strategy="steps" if recipe.tracking else "epoch",
         logging_steps=max(steps // LOGGED_POINTS, 1),
+        gradient_checkpointing=recipe.save_memory,
         disable_tqdm=True,
         remove_unused_columns=False,
         dataloader_pin_memory=torch.cuda.is_available(),

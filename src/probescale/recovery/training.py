@@ -15,6 +15,7 @@ from transformers import set_seed
 
 from probescale.errors import Diverged
 from probescale.models.loading import LoadedModel, quiet_transformers
+from probescale.recovery.adapters import low_rank_adapters
 from probescale.recovery.callbacks import EarlyStop, ProgressBar
 from probescale.recovery.checkpoints import Checkpoints, find_newest
 from probescale.recovery.recipe import Recipe
@@ -42,8 +43,14 @@ def train(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> tuple[flo
     set_seed(run.seed)
     recipe, objective = run.recipe, data.objective
     blocks = list(loaded.family.layers(loaded.model)) if objective.states is not None else []
+    rank = recipe.adapter_rank if recipe.adapters == "lora" else None
     steps = recipe.count_steps(len(data.used))
-    with tempfile.TemporaryDirectory() as scratch, quiet_transformers(), capture_states(blocks) as captured:
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        quiet_transformers(),
+        capture_states(blocks) as captured,
+        low_rank_adapters(loaded.model, rank),
+    ):
         arguments = build_arguments(recipe, str(run.tracking or scratch), run.seed, run.title, steps)
         trainer = RecoveryTrainer(loaded, data, captured, arguments, recipe.layer_decay, run.checkpoints)
         if data.held_out:
@@ -56,6 +63,8 @@ def train(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> tuple[flo
             trainer.add_callback(ProgressBar(advance))
             trainer.train(resume_from_checkpoint=str(newest) if newest else None)
     loaded.model.eval()
+    if recipe.save_memory:
+        loaded.model.gradient_checkpointing_disable()
     if not all(torch.isfinite(parameter).all() for parameter in loaded.model.parameters()):
         raise Diverged(f"{run.title} diverged: weights are no longer finite", rate=recipe.learning_rate)
     return mean_epoch_losses(trainer.state.log_history)
