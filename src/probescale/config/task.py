@@ -163,6 +163,11 @@ class TaskConfig(Section):
         default=None,
         description="For kind text: other text, of which nothing is learned. The metric on it shows what is forgotten.",
     )
+    harness: tuple[str, ...] = Field(
+        default=(),
+        description="For kind text: tasks of lm-evaluation-harness that the original and the trained models are scored "
+        "on, by name or as paths of YAML files. Nothing is chosen by them.",
+    )
     metric: str | None = Field(
         default=None,
         description="Metric on the dev data; see `probescale list metrics`. By default accuracy, or where one label "

@@ -157,7 +157,8 @@ class Evaluator:
             answers = answer_swaps(model, self.task.swaps, self.task.train, max_length=length)
             answers.save(path.with_suffix(SWAPS))
         if isinstance(self.task.dev, Documents):
-            measure_writing(self.loaded, model, self.task.dev, length).save(path.with_suffix(WRITING))
+            harness = self.config.task.harness
+            measure_writing(self.loaded, model, self.task.dev, length, harness).save(path.with_suffix(WRITING))
         evaluated.save(path)
         if not held:
             remove_folder(self.training.checkpoints(kept, is_original=is_original))

@@ -27,6 +27,7 @@ from probescale.config import (
 )
 from probescale.errors import Problems, UserError, lookup
 from probescale.probing.probes import PROBES
+from probescale.recovery.harness import check_harness
 from probescale.recovery.result import ORIGINAL
 from probescale.selection.budget import Budget, parse_budget
 from probescale.selection.ladder import parse_ladder
@@ -105,6 +106,7 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
         kind = attempt(find_kind, task.kind)
         if kind:
             attempt(kind.check, task)
+        attempt(check_harness, task.harness)
         for number, probe in enumerate(task.probes):
             if probe.property is not None:
                 attempt(lookup, PROPERTIES, probe.property, field=f"task.probes.{number}.property")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from probescale.models.loading import LoadedModel
 from probescale.models.prompts import build_prompts
 from probescale.models.token_speed import TokenSpeeds, measure_token_speeds
+from probescale.recovery.harness import HarnessScore, run_harness
 from probescale.tasks.documents import Documents
 from probescale.utils.files import Record
 from probescale.utils.progress import progress
@@ -33,6 +35,7 @@ class Writing(Record):
     prompts: tuple[str, ...]
     continuations: tuple[str, ...]  # greedy
     speeds: TokenSpeeds
+    scores: tuple[HarnessScore, ...] = ()
 
 
 class Generation(Record):
@@ -43,6 +46,8 @@ class Generation(Record):
     small: tuple[str, ...]
     original_speeds: TokenSpeeds
     small_speeds: TokenSpeeds
+    original_scores: tuple[HarnessScore, ...] = ()  # on `task.harness`
+    small_scores: tuple[HarnessScore, ...] = ()
 
     @classmethod
     def of_both(cls, original: Writing, small: Writing) -> Generation:
@@ -53,11 +58,15 @@ class Generation(Record):
             small=small.continuations,
             original_speeds=original.speeds,
             small_speeds=small.speeds,
+            original_scores=original.scores,
+            small_scores=small.scores,
         )
 
 
-def measure_writing(original: LoadedModel, model: LoadedModel, dev: Documents, length: int) -> Writing:
-    """Let a model go on with beginnings of dev documents, and time it beside the original."""
+def measure_writing(
+    original: LoadedModel, model: LoadedModel, dev: Documents, length: int, harness: Sequence[str] = ()
+) -> Writing:
+    """Let a model go on with beginnings of dev documents, time it beside the original, and score it on tasks."""
     longest = model.family.longest_input(model.model.config)
     prompts = build_prompts(model.tokenizer, dev, longest - 1 if longest else length)
     written: list[str] = []
@@ -69,6 +78,7 @@ def measure_writing(original: LoadedModel, model: LoadedModel, dev: Documents, l
         prompts=tuple(str(model.tokenizer.decode(prompt, skip_special_tokens=True)) for prompt in prompts),
         continuations=tuple(written),
         speeds=measure_token_speeds(original, model, length),
+        scores=run_harness(model, harness) if harness else (),
     )
 
 

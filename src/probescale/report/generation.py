@@ -6,6 +6,7 @@ from typing import Any
 
 from probescale.models.token_speed import TokenSpeed
 from probescale.recovery.generation import Generation
+from probescale.recovery.harness import HarnessScore
 from probescale.recovery.result import RunResult
 from probescale.report.findings import RunFindings
 from probescale.report.phrases import format_megabytes, format_spread, name_metric, show_value
@@ -17,6 +18,7 @@ KNOWN = (
     "little training; reasoning in several steps comes back much less."
 )
 SAMPLES = "Both models go on with the same beginnings of dev documents, always with the likeliest token."
+HARNESS = "Tasks of lm-evaluation-harness, of which nothing was learned; ± is one standard error."
 NO_SECOND = "What was forgotten of other text was not measured: give some with task.second."
 SECOND = "Nothing was learned from the second text: what training has cost elsewhere shows there."
 
@@ -48,8 +50,10 @@ def _list_tables(result: RunResult, generation: Generation) -> list[tuple[str, T
         f"Speed with one text at a time: reading a prompt of {length:,} tokens (prefill), and writing after it with a "
         "cache of keys and values (decoding). Both models were timed alternately on the machine of the run."
     )
+    scores = [(HARNESS, harness_table(generation))] if generation.small_scores else []
     return [
         (f"{KNOWN} {second}", training_table(result)),
+        *scores,
         (speed, speed_table(generation)),
         (SAMPLES, sample_table(generation)),
     ]
@@ -86,6 +90,19 @@ def speed_table(generation: Generation) -> Table:
     )
     header = ("model", "prefill, tokens/s", "decoding, tokens/s", "weights in memory", "cache after the prompt")
     return Table("", header, rows)
+
+
+def harness_table(generation: Generation) -> Table:
+    """Both models on every task of lm-evaluation-harness."""
+    rows = tuple(
+        (mine.task, mine.metric, _show_score(original), _show_score(mine), f"{mine.examples:,}")
+        for original, mine in zip(generation.original_scores, generation.small_scores, strict=True)
+    )
+    return Table("", ("task", "metric", "original", "this model", "examples"), rows)
+
+
+def _show_score(score: HarnessScore) -> str:
+    return f"{score.value:.4g}" if score.error is None else f"{score.value:.4g} ± {score.error:.2g}"
 
 
 def _show_speed(speed: TokenSpeed, *, beside: bool) -> str:

@@ -101,12 +101,13 @@ class Kind(ABC):
                 field="task.bias",
                 hint="leave it out",
             )
-        if task.second is not None and self.unit != "token":
-            yield UserError(
-                f"is for generative models, and this task is of kind {self.name}",
-                field="task.second",
-                hint="leave it out",
-            )
+        for name in ("second", "harness"):
+            if getattr(task, name) and self.unit != "token":
+                yield UserError(
+                    f"is for generative models, and this task is of kind {self.name}",
+                    field=f"task.{name}",
+                    hint="leave it out",
+                )
         if task.metric is not None:
             try:
                 self.check_metric(task.metric)
