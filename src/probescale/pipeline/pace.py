@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,10 +19,13 @@ from probescale.models.surgery import keep_layers
 from probescale.pipeline.workbench import Workbench
 from probescale.recovery.inputs import build_inputs, select_model_fields
 from probescale.recovery.training import changed_dropout
-from probescale.tasks.sampling import sample
+from probescale.tasks.data import Data
+from probescale.tasks.sampling import spread
+from probescale.tasks.unlabelled import joined
 from probescale.utils.progress import spinner
 
-BATCHES, MOST_TIMED = 5, 400  # batches and texts of the measurement
+BATCHES = 5  # of the measurement, from the longest texts to the shortest
+SAMPLED = 2000  # texts that batches are taken from
 MOST_TIMED_BLOCKS = 2  # of running text
 FORWARD_TOKENS = 2048  # per batch, where nothing is learned
 SHARE_OF_LAYERS = 0.75  # of a cut model's parameters: the rest are its embeddings
@@ -54,16 +58,25 @@ class Pace(NamedTuple):
 @fast_float32()
 def measure_pace(bench: Workbench) -> Pace:
     """Time a few batches of the data's own texts: forward and trained, through the original and a smaller model."""
-    recipe = bench.chosen_recipe
+    recipe, labelled = bench.chosen_recipe, bench.task.train
+    batch_size, texts = recipe.original_batch_size, joined(labelled, bench.task.unlabelled)
     with spinner("measuring this machine"):
-        forward = _time_forward(bench)
-        train = _time_training(bench, bench.loaded, recipe.original_batch_size, recipe.original_dropout)
-        plainly = bench.config.time and _time_training(bench, bench.loaded, recipe.original_batch_size, 0.0)
+        forward = _time_forward(bench, texts)
+        train = _time_training(bench, bench.loaded, labelled, batch_size, recipe.original_dropout)
+        plainly = bench.config.time and _time_training(bench, bench.loaded, labelled, batch_size, 0.0)
         cut = {
-            name: _time_training(rung, keep_layers(rung.loaded, _usual_layers(rung)), recipe.batch_size, recipe.dropout)
+            name: _time_training(rung, _usual_cut(rung), texts, recipe.batch_size, recipe.dropout)
             for name, rung in bench.rungs.items()
         }
     return Pace(forward, train, max(cut.values()), cut if bench.config.selection.ladder else {}, plainly or None)
+
+
+def _usual_cut(bench: Workbench) -> LoadedModel:
+    """About what the budget allows: layers of full width; where tokens may be dropped, without training the others."""
+    cut = keep_layers(bench.loaded, _usual_layers(bench))
+    if bench.config.shrink.vocabulary != "all":
+        cut.model.get_input_embeddings().requires_grad_(False)
+    return cut
 
 
 def _usual_layers(bench: Workbench) -> Subset:
@@ -76,7 +89,7 @@ def _usual_layers(bench: Workbench) -> Subset:
     return tuple(sorted({*fixed, *range(1, min(layers, bench.loaded.layers) + 1)}))
 
 
-def _time_forward(bench: Workbench) -> float:
+def _time_forward(bench: Workbench, texts: Data) -> float:
     """Seconds per text of a forward pass, in batches of as many tokens as later."""
     size = max(int(FORWARD_TOKENS // bench.situation.tokens), 1)
 
@@ -84,13 +97,13 @@ def _time_forward(bench: Workbench) -> float:
         with torch.inference_mode():
             bench.loaded.model(**batch)
 
-    return _time_steps(step, _draw_batches(bench, bench.loaded, size), lambda: None)
+    return _time_steps(step, _draw_batches(bench, bench.loaded, texts, size), lambda: None)
 
 
-def _time_training(bench: Workbench, loaded: LoadedModel, batch_size: int, dropout: float | None) -> float:
+def _time_training(bench: Workbench, loaded: LoadedModel, texts: Data, batch_size: int, dropout: float | None) -> float:
     """Seconds per text of a training step."""
     model = copy.deepcopy(loaded.model).train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, fused=True)
+    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=0.0, fused=True)
 
     def step(batch: dict[str, Tensor]) -> None:
         model(**batch)[0].sum().backward()
@@ -98,20 +111,23 @@ def _time_training(bench: Workbench, loaded: LoadedModel, batch_size: int, dropo
         optimizer.zero_grad()
 
     with changed_dropout(model, dropout):
-        return _time_steps(step, _draw_batches(bench, loaded, batch_size), optimizer.zero_grad)
+        return _time_steps(step, _draw_batches(bench, loaded, texts, batch_size), optimizer.zero_grad)
 
 
-def _draw_batches(bench: Workbench, loaded: LoadedModel, size: int) -> list[dict[str, Tensor]]:
-    """Batches of similar length, as all passes have them, of random training texts."""
-    count = min(size * BATCHES, MOST_TIMED)
+def _draw_batches(bench: Workbench, loaded: LoadedModel, texts: Data, size: int) -> list[dict[str, Tensor]]:
+    """Batches without much padding, as all passes have them: of every fifth of the lengths, texts near their mean."""
+    drawn = texts.take(spread(len(texts), SAMPLED))
+    inputs = build_inputs(loaded.tokenizer, drawn, bench.config.model.max_length)
+    order, lengths = inputs.tokens.by_length, inputs.tokens.lengths
     if bench.situation.running_text:  # long inputs: one batch tells enough
-        count = size = min(size, MOST_TIMED_BLOCKS)
-    texts = sample(bench.task.train, count, bench.config.seed)
-    inputs = build_inputs(loaded.tokenizer, texts, bench.config.model.max_length)
-    order = inputs.tokens.by_length.tolist()[:count]
+        parts, size = [order], min(size, MOST_TIMED_BLOCKS)
+    else:
+        parts = np.array_split(order, min(BATCHES, max(len(order) // size, 1)))
     batches = []
-    for first in range(0, len(order), size):
-        batch = inputs.collate(loaded.tokenizer, [inputs[number] for number in order[first : first + size]])
+    for part in parts:
+        first = int(np.searchsorted(-lengths[part], -lengths[part].mean())) - size // 2
+        first = max(min(first, len(part) - size), 0)
+        batch = inputs.collate(loaded.tokenizer, [inputs[int(number)] for number in part[first : first + size]])
         fields = select_model_fields(batch).items()
         batches.append({name: tensor.to(loaded.model.device) for name, tensor in fields})
     return batches
