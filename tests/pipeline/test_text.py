@@ -139,7 +139,8 @@ def test_the_lens_ends_at_what_the_model_knows(decoder: Path):
     assert found == again
     assert len(found.scores) == LAYERS
     assert found.scores[-1] == max(found.scores) > found.scores[0]
-    assert found.floors["unigram bits"] - found.scores[-1] == pytest.approx(found.floors["last layer bits"], abs=1e-4)
+    assert found.bits["token frequencies"] - found.scores[-1] == pytest.approx(found.bits["the whole model"], abs=1e-4)
+    assert found.floors["majority"] < found.floors["embeddings"] < found.measures["accuracy"].values[-1]
     assert found.embeddings
     assert found.embeddings["information"] < found.scores[-1]
     assert all(

@@ -68,7 +68,8 @@ def probe_next_token(
     maps = _fit(loaded, fitted)
     places = _draw_rows(scored, seed)
     nats, right, raw = _score(loaded, scored, maps, places)  # (points, rows) each; point 0: the embeddings
-    frequencies = _unigram_nats(fitted, scored.targets[np.concatenate(places)], loaded.model.config.vocab_size)
+    targets = scored.targets[np.concatenate(places)]
+    frequencies = _unigram_nats(fitted, targets, loaded.model.config.vocab_size)
     saved, raw_saved = (frequencies[: part.shape[1]] - part for part in (nats, raw))
     measures = {
         "information": _curve(saved / np.log(2), seed),
@@ -86,9 +87,12 @@ def probe_next_token(
         },
         draws=tuple(tuple(row) for row in _resample(chosen[1:], seed).T.round(6).tolist()),
         floors={
+            "majority": float((targets == np.bincount(fitted.targets).argmax()).mean()),
             "embeddings": float(right[0].mean()),
-            "unigram bits": float(frequencies.mean() / np.log(2)),
-            "last layer bits": float(nats[-1].mean() / np.log(2)),
+        },
+        bits={
+            "token frequencies": float(frequencies.mean() / np.log(2)),
+            "the whole model": float(nats[-1].mean() / np.log(2)),
         },
         pooling="token",
         target="token",

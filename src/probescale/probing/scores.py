@@ -44,6 +44,7 @@ class ProbeResult(BaseModel):
     embeddings: dict[str, Score] | None = None  # the same measures before the first layer
     draws: tuple[tuple[Score, ...], ...] | None = None  # (draws, layers) the scores on resampled held-out rows
     floors: dict[str, float] = Field(default_factory=dict)  # accuracy of: majority, bag of words, embeddings
+    bits: dict[str, float] = Field(default_factory=dict)  # that a next token costs: by token frequencies, by the model
     random_weights: Curve | None = None  # accuracy at the layers of the untrained architecture
     attention: Curve | None = None  # accuracy at the attention's output; the same for the next two
     feed_forward: Curve | None = None

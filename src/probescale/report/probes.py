@@ -11,7 +11,13 @@ from probescale.report.tables import layer_table
 BAR = 8  # characters
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 # measure -> heading; accuracy and its interval come first
-COLUMNS = {"f1": "F1", "selectivity": "select-\nivity", "information": "inform.\nbits", "compression": "compr-\nession"}
+COLUMNS = {
+    "f1": "F1",
+    "selectivity": "select-\nivity",
+    "information": "inform.\nbits",
+    "logit_lens": "raw lens,\nbits",
+    "compression": "compr-\nession",
+}
 
 
 def probe_tables(scores: ProbeScores) -> Iterator[Table]:
@@ -93,6 +99,8 @@ def _note(probe: ProbeResult) -> str:
     if probe.floors:
         floors = ", ".join(f"{name} {value:.4f}" for name, value in probe.floors.items())
         parts.append(f"baselines: {floors}")
+    if probe.bits:
+        parts.append("bits per token: " + ", ".join(f"{name} {value:.2f}" for name, value in probe.bits.items()))
     if probe.gaps and probe.steps:
         left = [layer for layer, ok in enumerate(probe.converged or (), 1) if not ok]
         ended = f"* not converged at layer {', '.join(map(str, left))}" if left else "all converged"

@@ -114,10 +114,11 @@ function ticks(values, most = 5) {
 }
 // Round sizes between the ends, at most `most` of them: as many as there can be.
 function roundSizes(low, high, most) {
-  for (const steps of [[1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1, 3], [1]]) {
+  const finest = [1, 1.2, 1.4, 1.6, 1.8, 2, 2.2, 2.4, 2.6, 2.8, 3, 3.5, 4, 4.5, 5, 6, 7, 8, 9];
+  for (const steps of [finest, [1, 1.5, 2, 3, 4, 5, 7], [1, 2, 5], [1, 3], [1]]) {
     const found = [];
     for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10)
-      found.push(...steps.map((step) => step * power).filter((size) => size >= low && size <= high));
+      found.push(...steps.map((step) => Math.round(step * power)).filter((size) => size >= low && size <= high));
     if (found.length <= most) return found;
   }
   return [];
