@@ -23,6 +23,7 @@ from helpers.decoders import (
 from probescale.errors import Problems, UserError
 from probescale.models.loading import load_classifier
 from probescale.models.packing import pack
+from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.prepare import prepare
 from probescale.pipeline.removals import calibration_batches
@@ -32,6 +33,7 @@ from probescale.pipeline.training import Training
 from probescale.pipeline.validate import check, load_config
 from probescale.probing.lens import probe_next_token
 from probescale.probing.removals import measure_removals
+from probescale.recovery.health import check_trained
 from probescale.recovery.inputs import TextInputs
 from probescale.recovery.likeliest_tokens import LIKELIEST, LikeliestTokens, record_likeliest_tokens
 from probescale.recovery.predict import predict
@@ -249,6 +251,29 @@ def test_the_smallest_model_that_keeps_a_share_of_fewer_bits(decoder: Path, tmp_
     answer = next(step for step in search.trials if step.budget == search.answer)
     assert answer.enough
     assert all(step.params > answer.params for step in search.trials if step.enough and step is not answer)
+
+
+def test_text_that_is_too_long_is_read_from_all_over_it(decoder: Path, tmp_path: Path):
+    raw = settings(decoder)
+    bench = prepare(check({**raw, "recovery": {"epochs": 1, "texts": 8}}))
+    train, read = bench.task.train, Training(bench, tmp_path, ShrinkPlan()).task.train
+    assert isinstance(train, Documents)
+    assert isinstance(read, Documents)
+    places = [train.texts.index(text) for text in read.texts]
+    assert places == sorted(places) != list(range(len(places)))
+    blocks = len(pack(bench.loaded.tokenizer, read, 64).tokens)
+    assert 8 <= blocks < len(pack(bench.loaded.tokenizer, train, 64).tokens)
+    everything = prepare(check({**raw, "recovery": {"epochs": 1, "texts": 10**6}}))
+    assert Training(everything, tmp_path, ShrinkPlan()).task is everything.task
+
+
+def test_conversations_without_room_for_their_answers_do_not_count(decoder: Path):
+    loaded = load(decoder)
+    question, answer = ("user", "the fox sees the crow. " * 40), ("assistant", "the crow sees the fox.")
+    chats = (*[(question, answer)] * 60, *[(("user", "who?"), answer)] * 3)
+    data = Documents(tuple(" ".join(words for _, words in chat) for chat in chats), chats=chats)
+    health = check_trained(loaded, data, 32, None, "none")
+    assert np.isfinite([health.score, health.constant_score, health.loss_share]).all()
 
 
 @pytest.fixture(scope="session")

@@ -291,6 +291,17 @@ def test_copies_of_pairs_get_second_texts_that_share_words_with_the_first():
     assert any(pair != pairs[texts.index(text)] for text, pair in exchanged)
 
 
+def test_copies_of_pairs_in_two_scripts_stay_in_their_scripts():
+    texts, pairs = ("how large is the moon ?", "where is the sun ?"), ("月亮很大很远", "太阳在天上")
+    data = replace(TRAIN, texts=texts, pairs=pairs, labels=(0, 0))
+    for first, second in ((texts, pairs), (pairs, texts)):
+        copies = changed_copies(replace(data, texts=first, pairs=second), 20, seed=0)
+        assert copies.pairs is not None
+        for original, changed in ((first, copies.texts), (second, copies.pairs)):
+            assert all(text.isascii() == original[0].isascii() for text in changed)
+            assert set(changed) - set(original)
+
+
 @pytest.mark.slow
 @pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="about a machine without a GPU")

@@ -11,7 +11,7 @@ from helpers.decoders import sentences, write_corpus, write_jsonl
 from probescale.config import DataConfig
 from probescale.errors import UserError
 from probescale.tasks.columns import find_layout
-from probescale.tasks.documents import load_documents, split_passages
+from probescale.tasks.documents import Documents, load_documents, split_passages
 
 ASKED = {"role": "user", "content": "who is there?"}
 ANSWERED = {"role": "assistant", "content": "the fox."}
@@ -72,3 +72,14 @@ def test_a_corpus_is_told_from_labelled_data(tmp_path: Path):
     assert find_layout(str(tagged)).kind == "tags"
     chat = write_jsonl(tmp_path / "chat.jsonl", [{"messages": [ASKED, ANSWERED]}] * 3)
     assert find_layout(str(chat)).describe() == "text: conversations in `messages`"
+
+
+def test_a_part_of_the_text_is_drawn_from_all_over_it(tmp_path: Path):
+    lines = [f"{kind} line {number}\n" for kind in ("first", "second") for number in range(500)]
+    data = Documents(tuple(lines), whole=False)
+    part = data.draw(0.2, seed=0)
+    assert part == data.draw(0.2, seed=0) != data.draw(0.2, seed=1)
+    assert 0.19 < len("".join(part.texts)) / len("".join(lines)) < 0.21
+    assert 70 < sum(text.startswith("first") for text in part.texts) < 130
+    assert list(part.texts) == [line for line in lines if line in set(part.texts)]
+    assert data.draw(1.0, seed=0) == data

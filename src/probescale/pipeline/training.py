@@ -33,10 +33,13 @@ from probescale.recovery.teacher import (
 )
 from probescale.recovery.thresholds import set_thresholds
 from probescale.recovery.training_set import draw_validation
+from probescale.tasks.documents import Documents
+from probescale.tasks.task import Task
 from probescale.utils.progress import console
 
 TEACHER = "teacher"  # the fine-tuned original, and the answers that subnetworks learn
 HIGHER, LOWER, LONGER = 3.0, 1 / 3, 2  # other rates and epochs, where a training failed
+MARGIN = 1.05  # of running text that is drawn by its characters: the blocks beyond the recipe's are not read
 
 Trained = tuple[LoadedModel, tuple[float, ...], Health]  # a model, the loss of every epoch, and whether it learned
 
@@ -60,14 +63,24 @@ class LargerRung:
         return ShrinkPlan(**{part: size for part, size in shrink.model_dump().items() if size != here[part]})
 
 
+def _with_text_to_read(bench: Workbench) -> Task:
+    """The task; of running text that is too long to be read, passages from all over it instead of its beginning."""
+    train, blocks = bench.task.train, bench.chosen_recipe.texts
+    if not isinstance(train, Documents) or blocks is None or blocks >= bench.situation.unlabelled:
+        return bench.task
+    share = MARGIN * blocks / bench.situation.unlabelled
+    return replace(bench.task, train=train.draw(share, bench.config.seed))
+
+
 class Training:
     """Trains models of one run. What was trained stands in the run's folder, from which an interrupted run resumes."""
 
     def __init__(self, bench: Workbench, work: Path, shrink: ShrinkPlan, shared: Path | None = None) -> None:
         """`shared`: the folder with the original and its answers, where several runs share them."""
         self.bench, self.work, self.shared, self.shrink = bench, work, shared or work, shrink
-        self.config, self.task, self.loaded, self.shrinker = bench.config, bench.task, bench.loaded, bench.shrinker
+        self.config, self.loaded, self.shrinker = bench.config, bench.loaded, bench.shrinker
         self.choices: Choices = bench.chosen_recipe
+        self.task = _with_text_to_read(bench)
         self.best_probe: float | None = None  # score of the best probe for the task's labels, where it is known
         self.texts = gather_texts(self.task.train, self.task.unlabelled, self.choices, self.config.seed)
         self.unlabelled = self.texts.unlabelled
@@ -309,7 +322,7 @@ class Training:
         folder, seed = self.shared if is_original else self.work, self.config.seed + (0 if is_original else attempt)
         return fine_tune(
             model,
-            self.task.train,
+            self.bench.task.train if is_original else self.task.train,
             recipe,
             teacher=None if is_original else self.teacher_outputs(),
             kept=kept,

@@ -24,7 +24,7 @@ from probescale.tasks.kinds import find_kind
 from probescale.tasks.sampling import sample
 from probescale.utils.distributed import run_on_all
 
-CHECKED_TEXTS, CHECKED_BLOCKS = 500, 8  # of labelled texts, of running text
+CHECKED_TEXTS, CHECKED_TOKENS = 500, 2000  # of labelled texts, of running text
 HALFWAY = {"largest_loss": 0.6, "smallest_gain": 0.5}  # of a Health, where there is a teacher
 BELOW_PROBE = 0.03  # a fine-tuned model answers its own training texts better than a linear probe answers new ones
 
@@ -83,7 +83,9 @@ def check_trained(
 
 def check_tokens(loaded: LoadedModel, inputs: TextInputs, used: Sequence[int], seed: int) -> Health:
     """The health of a generative model: its predictions against those of token frequencies alone."""
-    drawn = np.random.default_rng(seed).permutation(np.asarray(used))[:CHECKED_BLOCKS]
+    answers = np.diff(inputs.block_ends, prepend=0)  # per block; a long question may leave no place for its answer
+    drawn = np.random.default_rng(seed).permutation(np.asarray([block for block in used if answers[block]]))
+    drawn = drawn[: int(np.searchsorted(np.cumsum(answers[drawn]), CHECKED_TOKENS)) + 1]
     values = compute_logits(loaded, inputs, only=drawn.tolist(), title="checking")
     answered = ~np.isnan(values[:, 0])
     shares = np.bincount(inputs.blocks.targets[answered]) / answered.sum()

@@ -47,6 +47,12 @@ class Documents:
         chats = None if self.chats is None else tuple(self.chats[row] for row in rows)
         return replace(self, texts=tuple(self.texts[row] for row in rows), chats=chats)
 
+    def draw(self, share: float, seed: int) -> Self:
+        """About this share of the text, from all over it, in its order."""
+        order = np.random.default_rng(seed).permutation(len(self))
+        sizes = np.cumsum([len(self.texts[row]) for row in order])
+        return self.take(sorted(order[: int(np.searchsorted(sizes, share * sizes[-1])) + 1].tolist()))
+
     @property
     def target(self) -> ProbeTarget:
         return "class"

@@ -50,11 +50,12 @@ def changed_copies(data: Data, copies: int, seed: int) -> Data:
     words = WordPool(data.texts)
     if data.pairs is None:
         return data.with_texts(tuple(_change(text, words, rng) for _ in range(copies) for text in data.texts), None)
+    second_words = WordPool(data.pairs)  # they may be in another script
     pool = rng.sample(data.pairs, min(POOL, len(data.pairs)))
     changed = [
         (text, rng.choice([pool[number] for number in near]))
         if rng.random() < EXCHANGED
-        else (_change(text, words, rng), _change(pair, words, rng))
+        else (_change(text, words, rng), _change(pair, second_words, rng))
         for _ in range(copies)
         for text, pair, near in zip(data.texts, data.pairs, _find_nearest(data.texts, pool), strict=True)
     ]
@@ -80,7 +81,10 @@ class WordPool:
         self.long = list(dict.fromkeys(word for word in self.words[" "] if len(word) >= LONG))
 
     def draw(self, rng: random.Random, between: str) -> str:
-        """A word as frequent as it is in the texts, or one that is made up of two different long ones."""
+        """A word as frequent as it is in the texts, or one that is made up of two different long ones.
+
+        `between`: what stands between the words of the text that it is for.
+        """
         if not between or not self.long or rng.random() >= MADE_UP:
             return rng.choice(self.words[between])
         first, second = rng.choice(self.long), rng.choice(self.long)
