@@ -72,6 +72,47 @@ def test_the_other_columns_of_a_row_are_kept():
     assert read(b"a\n", "lines")[0].row == {}
 
 
+PAIRS = [("q", "a"), ("r", None), ("s", " "), ("t", 3), ("u", "b")]
+NO_SECOND = [(2, "no second text"), (3, "no second text"), (4, "the second text is no string")]
+
+
+def test_a_row_without_its_second_text_is_told_and_the_others_go_on(tmp_path):
+    rows = [{"text": text, "pair": pair} for text, pair in PAIRS]
+    as_json = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    found = read(as_json, "jsonl", "pair")
+    assert [(line.number, line.fault) for line in found if line.fault] == NO_SECOND
+    assert [(line.text, line.pair) for line in found if not line.fault] == [("q", "a"), ("u", "b")]
+    assert found[1].row == {"text": "r", "pair": None}
+    assert [line.fault for line in read(as_json, "jsonl")] == [""] * 5, "nobody asked for it"
+    table = read(b"text,pair\nq,a\nr,\ns, \nu,b\n", "csv", "pair")
+    assert [(line.number, line.pair, line.fault) for line in table] == [
+        (2, "a", ""), (3, None, "no second text"), (4, None, "no second text"), (5, "b", "")
+    ]  # fmt: skip
+    texts = [{**row, "pair": None if row["pair"] == 3 else row["pair"]} for row in rows]
+    parquet.write_table(pa.Table.from_pylist(texts), tmp_path / "pairs.parquet")
+    whole = list(read_whole_table(tmp_path / "pairs.parquet", "text", "pair"))
+    assert [line.fault for line in whole] == ["", *["no second text"] * 3, ""]
+    assert [line.pair for line in whole] == ["a", None, None, None, "b"]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_row_without_its_second_text_does_not_stop_the_answers(tmp_path, model_folder, cli, suffix):
+    rows, file = [{"text": "a film", "pair": pair} for pair in ("a story", None, "a plot")], tmp_path / f"in.{suffix}"
+    if suffix == "jsonl":
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        parquet.write_table(pa.Table.from_pylist(rows), file)
+    done = cli("predict", model_folder("bert"), file, "--pair", "pair", "--format", "jsonl")
+    assert (done.code, done.err.splitlines()[-2:]) == (
+        1, ["line 2: no second text", "1 line could not be answered"]
+    )  # fmt: skip
+    said = [json.loads(line) for line in done.out.splitlines()]
+    assert [(one["line"], "label" in one, one["pair"]) for one in said] == [
+        (1, True, "a story"), (2, False, None), (3, True, "a plot")
+    ]  # fmt: skip
+    assert said[0]["probabilities"] != said[2]["probabilities"], "the second text is read"
+
+
 def test_a_table_without_header_and_columns_by_number():
     lines = list(read_texts(io.BytesIO(b"7,a\n8,b\n"), "csv", "2", header=False))
     assert [(line.number, line.text, line.row["1"]) for line in lines] == [(1, "a", "7"), (2, "b", "8")]

@@ -152,7 +152,6 @@ def _read_as_data(name: str, kind: Kind, lines: list[Line]) -> Data:
     by_word, texts = kind.unit == "word", tuple(line.text for line in lines)
     if by_word and any(line.pair is not None for line in lines):
         raise UserError(f"{name} tags the words of one text", field="--pair", hint="leave it out")
-    if len({line.pair is None for line in lines}) > 1:
-        raise UserError("some lines have a second text and some do not", field="--pair")
-    pairs = None if lines[0].pair is None else tuple(line.pair or "" for line in lines)
-    return (TaggedSentences((), (), ()) if by_word else Examples((), None, (), ())).with_texts(texts, pairs)
+    seconds = tuple(line.pair for line in lines if line.pair is not None)
+    assert len(seconds) in (0, len(lines)), "a line without the second text that was asked for has a fault"
+    return (TaggedSentences((), (), ()) if by_word else Examples((), None, (), ())).with_texts(texts, seconds or None)

@@ -75,7 +75,7 @@ def read_texts(
     the names of its columns; otherwise they are "1", "2", ...
     """
     if kind == "lines":
-        return (_checked(number, line, None, fault) for number, line, fault in _decoded(stream))
+        return (_checked(number, (line,), fault) for number, line, fault in _decoded(stream))
     if kind == "jsonl":
         return (_from_json(number, line, (text, otherwise), pair, fault) for number, line, fault in _decoded(stream))
     return _from_table(stream, "\t" if kind == "tsv" else ",", (text, otherwise), pair, header=header)
@@ -88,7 +88,7 @@ def read_whole_table(path: Path, text: str, pair: str | None, *, otherwise: str 
     places = _find_places(names, _choose_name(names, (text, otherwise)), pair)
     for number, cells in enumerate(zip(*columns.values(), strict=True), 1):
         row = {name: _as_json(cell) for name, cell in zip(names, cells, strict=True)}
-        yield _checked(number, cells[places[0]], cells[places[1]] if len(places) > 1 else None, row=row)
+        yield _checked(number, [cells[place] for place in places], row=row)
 
 
 def _as_json(cell: Any) -> Any:  # noqa: ANN401 - any cell
@@ -109,16 +109,18 @@ def _decoded(stream: BinaryIO) -> Iterator[tuple[int, str, str]]:
         yield number, line.rstrip("\r\n"), fault
 
 
-def _checked(number: int, text: object, pair: object, fault: str = "", row: Mapping[str, Any] | None = None) -> Line:
-    row = row or {}
+def _checked(number: int, texts: Sequence[object], fault: str = "", row: Mapping[str, Any] | None = None) -> Line:
+    """A line of one text or, where a second one was asked for, of two; both have to be there."""
     if fault:
         return Line(number, fault=fault)
-    if not isinstance(text, str) or not text.strip():
-        fault = "no text" if text in (None, "") or isinstance(text, str) else "the text is no string"
-        return Line(number, fault=fault, row=row)
-    if pair is not None and not isinstance(pair, str):
-        return Line(number, fault="the second text is no string", row=row)
-    return Line(number, text, pair, row=row)
+    given = []
+    for name, text in zip(("text", "second text"), texts, strict=False):
+        if text is None or (isinstance(text, str) and not text.strip()):
+            return Line(number, fault=f"no {name}", row=row or {})
+        if not isinstance(text, str):
+            return Line(number, fault=f"the {name} is no string", row=row or {})
+        given.append(text)
+    return Line(number, *given, row=row or {})
 
 
 def _find_unwritable(line: str, row: Mapping[str, Any]) -> str:
@@ -149,12 +151,12 @@ def _from_json(number: int, line: str, wanted: tuple[str, str | None], pair: str
         return Line(number, fault=f"not JSON: {str(error).splitlines()[0]}")
     if not isinstance(row, dict):
         return Line(number, fault="not an object with fields")
-    text = _choose_name(row, wanted)
+    names = [name for name in (_choose_name(row, wanted), pair) if name is not None]
     if fault := _find_unwritable(line, row):
         return Line(number, fault=fault)
-    if missing := [name for name in (text, pair) if name is not None and name not in row]:
+    if missing := [name for name in names if name not in row]:
         return Line(number, fault=f'no field "{missing[0]}"', row=row)
-    return _checked(number, row[text], row[pair] if pair else None, row=row)
+    return _checked(number, [row[name] for name in names], row=row)
 
 
 def _from_table(
@@ -233,4 +235,4 @@ def _of_row(number: int, row: list[str] | str, names: Sequence[str], places: lis
     cells = dict(zip_longest(names, row[: len(names)], fillvalue=""))
     if fault or len(row) != len(names):
         return Line(number, fault=fault or f"{len(row)} fields, the header has {len(names)}", row=cells)
-    return _checked(number, row[places[0]], row[places[1]] if len(places) > 1 else None, row=cells)
+    return _checked(number, [row[place] for place in places], row=cells)
