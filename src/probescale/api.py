@@ -182,11 +182,14 @@ def bench(models: Sequence[str | Path]) -> BenchResult:
     return time_models([str(model) for model in models])
 
 
-def predict(model: str | Path, texts: Sequence[str]) -> list[Prediction]:
-    """Labels with probabilities (or numbers, or tags) for texts, in their order, from a run or model folder."""
+def predict(model: str | Path, texts: Sequence[str], pairs: Sequence[str] | None = None) -> list[Prediction]:
+    """Labels with probabilities (or numbers, or tags) for texts, in their order, from a run or model folder.
+
+    `pairs`: the second texts, one for each of `texts`, if the model was trained on pairs.
+    """
+    from probescale.deploy.given_texts import read_given
     from probescale.deploy.open_model import open_model
     from probescale.deploy.predict import predict_lines
-    from probescale.deploy.texts import Line
 
-    lines = (Line(number, text, None) for number, text in enumerate(texts, 1))
-    return list(predict_lines(open_model(str(model)), lines))
+    opened = open_model(str(model))
+    return list(predict_lines(opened, read_given(opened, texts, pairs)))

@@ -208,7 +208,7 @@ def test_what_is_no_text_is_refused(small):
     with pytest.raises(UserError, match="number 2 is nan, not a text") as refused:
         small.predict([TEXTS[0], float("nan")])
     assert refused.value.field == "texts"
-    with pytest.raises(UserError, match="tiny is a task on single texts") as refused:
+    with pytest.raises(UserError, match="reads one text at a time") as refused:
         small.predict(TEXTS, pairs=TEXTS)
     assert refused.value.field == "pairs"
 

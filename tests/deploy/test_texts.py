@@ -177,7 +177,7 @@ def test_a_wide_header_is_read_at_once():
 def test_a_tagger_takes_no_pairs(model_folder):
     ready = open_model(str(model_folder("t5")))
     assert ready.kind is KINDS["tags"]
-    with pytest.raises(UserError, match="tags the words of one text"):
+    with pytest.raises(UserError, match="reads one text at a time"):
         list(predict_lines(ready, [Line(1, "a", "b")]))
 
 

@@ -16,7 +16,7 @@ from probescale.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from probescale.deploy.metadata import InputColumns
+    from probescale.deploy.inference import InferenceModel
     from probescale.deploy.texts import Line
 
 
@@ -101,7 +101,7 @@ def predict(
     faults = FaultCounter(lambda message: typer.echo(message, err=True))
     vectors = out is not None and out.suffix in VECTORS
     with open_texts(path) as stream, open_output(None if vectors else out) as target:
-        lines = _read_lines(stream, path, text, pair, opened.columns, header)
+        lines = _read_lines(stream, path, text, pair, opened, header)
         kind = require_kind(opened)
         writing = WritingOptions(new_tokens or WritingOptions.tokens, chat) if new_tokens or chat else None
         predictions = faults.watch(predict_lines(opened, lines, max_length, writing))
@@ -123,20 +123,33 @@ def _read_lines(
     path: Path | None,
     text: str | None,
     pair: str | None,
-    learned: InputColumns | None,
+    model: InferenceModel,
     header: bool | None,
 ) -> Iterator[Line]:
-    """The lines of a file, with the columns that were named, or else those that the model learned from."""
+    """The lines of a file, with the columns that were named; of those that were not, the ones of training."""
+    from probescale.deploy.metadata import InputColumns
     from probescale.deploy.texts import detect_format, read_texts, read_whole_table
 
-    otherwise = None
-    if text is None and pair is None and learned:
-        text, pair, otherwise = learned.text, learned.pair, "text"
-    kind = detect_format(path)
+    kind, learned = detect_format(path), model.columns or InputColumns()
+    first, otherwise = (learned.text, "text") if text is None else (text, None)
+    second = learned.pair if pair is None and model.on_pairs else pair
+    if second is not None and kind == "lines":
+        learned_so = f"{model.name} was trained on pairs of texts, and " if model.on_pairs else ""
+        raise UserError(
+            f"{learned_so}plain lines have no second text",
+            field="FILE",
+            hint=f'give a table (.csv, .tsv, .jsonl, .parquet) with the columns "{first}" and "{second}"',
+        )
+    if first == second:
+        raise UserError(
+            f'"{first}" would be read as the text and as the second text',
+            field="--pair",
+            hint="name two different columns with --text and --pair",
+        )
     if path and kind == "columns":
-        return read_whole_table(path, text or "text", pair, otherwise=otherwise)
-    named = header if header is not None else learned is None or learned.header
-    return read_texts(stream, kind, text or "text", pair, otherwise=otherwise, header=named)
+        return read_whole_table(path, first, second, otherwise=otherwise)
+    named = learned.header if header is None else header
+    return read_texts(stream, kind, first, second, otherwise=otherwise, header=named)
 
 
 def _default_shape(out: Path | None) -> Shape:

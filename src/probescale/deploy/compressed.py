@@ -10,7 +10,7 @@ from functools import cached_property
 from html import escape
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from probescale.errors import UserError
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from probescale.deploy.bench import BenchResult
     from probescale.deploy.inference import InferenceModel
     from probescale.deploy.predict import Prediction
-    from probescale.deploy.texts import Line
     from probescale.models.loading import LoadedModel
     from probescale.report.findings import RunFindings
     from probescale.utils.progress import PlainConsole
@@ -185,43 +184,10 @@ class Compressed:
 
         `pairs`: the second texts, one for each of `texts`, if the task is on pairs.
         """
+        from probescale.deploy.given_texts import read_given
         from probescale.deploy.predict import predict_lines
 
-        return list(predict_lines(self._inference, self._read_lines(texts, pairs)))
-
-    def _read_lines(self, texts: str | Sequence[str], pairs: str | Sequence[str] | None) -> list[Line]:
-        """Texts in the form that predict_lines() takes; refused where they are not what the model was trained on."""
-        from probescale.deploy.texts import Line
-
-        firsts = _check_strings(texts, "texts")
-        seconds = None if pairs is None else _check_strings(pairs, "pairs")
-        if self._on_pairs and seconds is None:
-            raise UserError(
-                f"{self.result.task} is a task on pairs of texts, and there are no second texts",
-                field="pairs",
-                hint='give one for each text: predict(["a question"], pairs=["a sentence"])',
-            )
-        if seconds is None:
-            return [Line(number, text) for number, text in enumerate(firsts, 1)]
-        if not self._on_pairs:
-            raise UserError(f"{self.result.task} is a task on single texts", field="pairs", hint="leave it out")
-        if len(firsts) != len(seconds):
-            raise UserError(
-                f"there are {len(seconds)} second texts for {len(firsts)} texts",
-                field="pairs",
-                hint="give one for each text",
-            )
-        return [Line(number, *both) for number, both in enumerate(zip(firsts, seconds, strict=True), 1)]
-
-    @cached_property
-    def _on_pairs(self) -> bool:
-        """Whether the model was trained on pairs of texts. The data files may be gone: they are not checked."""
-        from probescale.config import RunConfig
-        from probescale.tasks.kinds import find_kind
-        from probescale.utils.yaml_files import parse_section, read_yaml
-
-        task = parse_section(read_yaml(self.folder / "config.yaml"), RunConfig).task
-        return task.train.pair is not None and not find_kind(task.kind).encodes  # each text has a vector of its own
+        return list(predict_lines(self._inference, read_given(self._inference, texts, pairs)))
 
     # Ways out
 
@@ -294,12 +260,3 @@ def _refuse_unfinished(folder: Path) -> None:
         if interrupted
         else "give a folder that compress() or `probescale run` wrote",
     )
-
-
-def _check_strings(texts: Any, field: str) -> list[str]:  # noqa: ANN401 - whatever the user gave
-    """The texts as a list; one text alone is a list of one."""
-    checked = [texts] if isinstance(texts, str) else list(texts)
-    for number, text in enumerate(checked, 1):
-        if not isinstance(text, str):
-            raise UserError(f"number {number} is {text!r}, not a text", field=field, hint="give strings only")
-    return checked

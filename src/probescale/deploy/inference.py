@@ -50,6 +50,13 @@ class InferenceModel:
     columns: InputColumns | None = None  # in which `predict` looks for texts; None: those of tables in general
     write: Write | None = None  # goes on with tokens; None: the model writes no texts
 
+    @property
+    def on_pairs(self) -> bool | None:
+        """Whether it reads pairs of texts, as in training; None where nothing says so."""
+        if self.kind is None or self.kind.encodes or self.kind.unit != "text":
+            return False
+        return self.columns and self.columns.pair is not None
+
 
 class TraceableModel(nn.Module):
     """A stock model whose forward takes tensors by position and returns one tensor, so that it can be traced."""

@@ -122,7 +122,7 @@ def _free_names(line: Line, answers: Sequence[str]) -> Line:
 def _predict_chunk(
     model: InferenceModel, kind: Kind, lines: list[Line], limit: int, splitter: BatchSplitter
 ) -> list[Prediction]:
-    inputs = build_inputs(model.tokenizer, _read_as_data(model.name, kind, lines), limit)
+    inputs = build_inputs(model.tokenizer, _read_as_data(model, kind, lines), limit)
     if empty := {lines[place].number for place in np.flatnonzero(inputs.tokens.lengths == 0)}:
         unread = [
             Prediction(line.number, line.text, fault=EMPTY, row=line.row) for line in lines if line.number in empty
@@ -147,11 +147,12 @@ def _answer(model: InferenceModel, kind: Kind, line: Line, logits: np.ndarray, w
     return Prediction(line.number, line.text, kind.render(logits, model.labels, line.text), row=line.row)
 
 
-def _read_as_data(name: str, kind: Kind, lines: list[Line]) -> Data:
-    """The lines in the form of training data, so that the model `name` reads the same tokens as in training."""
-    by_word, texts = kind.unit == "word", tuple(line.text for line in lines)
-    if by_word and any(line.pair is not None for line in lines):
-        raise UserError(f"{name} tags the words of one text", field="--pair", hint="leave it out")
+def _read_as_data(model: InferenceModel, kind: Kind, lines: list[Line]) -> Data:
+    """The lines in the form of training data, so that the model reads the same tokens as in training."""
+    texts = tuple(line.text for line in lines)
     seconds = tuple(line.pair for line in lines if line.pair is not None)
+    if seconds and model.on_pairs is False:
+        raise UserError(f"{model.name} reads one text at a time", field="--pair", hint="leave it out")
     assert len(seconds) in (0, len(lines)), "a line without the second text that was asked for has a fault"
-    return (TaggedSentences((), (), ()) if by_word else Examples((), None, (), ())).with_texts(texts, seconds or None)
+    empty = TaggedSentences((), (), ()) if kind.unit == "word" else Examples((), None, (), ())
+    return empty.with_texts(texts, seconds or None)
