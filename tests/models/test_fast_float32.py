@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 
 from probescale.models import fast_float32 as module
-from probescale.models.fast_float32 import LONG_INPUT, fast_float32, usual_float32
+from probescale.models.fast_float32 import LONG_INPUT, alike_when_repeated, fast_float32, usual_float32
 
 WITHIN = 1e-5  # of the largest value: float32 sums in another order; bfloat16 would be off by a thousandth
 
@@ -52,6 +53,22 @@ def test_attention_is_the_same_for_short_and_long_inputs(tokens: int) -> None:
         gradient = torch.autograd.grad(found.square().sum(), query)[0]
     assert _difference(found.detach(), usual.detach().double()) < WITHIN
     assert _difference(gradient, wanted.double()) < 10 * WITHIN
+
+
+@pytest.mark.parametrize("tokens", [7, LONG_INPUT + 1])
+def test_states_that_are_computed_twice_are_computed_alike(tokens: int) -> None:
+    query, key, value = (torch.randn(2, 4, tokens, 8, requires_grad=True) for _ in range(3))
+    scaled_dot_product_attention(query, key, value).square().sum().backward()
+    assert query.grad is not None
+    usual, query.grad = query.grad.double(), None
+    with fast_float32():
+        found = checkpoint(
+            scaled_dot_product_attention, query, key, value, use_reentrant=False, context_fn=alike_when_repeated
+        )
+        assert isinstance(found, torch.Tensor)
+        found.square().sum().backward()
+    assert query.grad is not None
+    assert _difference(query.grad, usual) < 10 * WITHIN
 
 
 def test_what_users_will_have_is_computed_inside_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from transformers import (
 
 from helpers.data import labelled_rows
 from probescale.errors import Problems
+from probescale.models.fast_float32 import fast_float32
 from probescale.models.loading import load_classifier
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.validate import check
@@ -106,6 +108,15 @@ def test_computing_states_twice_gives_the_same_weights(parent):
     assert passes == [10, 20]  # five batches, two epochs
     for name, weight in found[0].items():
         assert torch.allclose(weight, found[1][name], atol=1e-5), name
+
+
+def test_it_is_the_same_with_the_faster_library_and_leaves_no_hook(parent):
+    model = keep_layers(parent, (1, 2))
+    recipe = Recipe(epochs=1, learning_rate=3e-3, batch_size=16, dropout=0.0, save_memory=True)
+    with fast_float32():
+        fine_tune(model, TRAIN, recipe, max_length=32)
+    again = pickle.loads(pickle.dumps(model))  # as other processes get it
+    assert torch.equal(again.model.state_dict()["classifier.weight"], model.model.state_dict()["classifier.weight"])
 
 
 def test_what_cannot_be_together_is_refused(model_folder, task_files):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,13 @@ def _precision(name: str) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def alike_when_repeated() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Contexts for a part of a forward pass, and for its repetition in the backward pass, which knows no outer ones."""
+    if not _is_faster_here():
+        return nullcontext(), nullcontext()
+    return _AttentionByLength(), _AttentionByLength()
 
 
 class _AttentionByLength(TorchFunctionMode):

@@ -188,7 +188,6 @@ def build_arguments(recipe: Recipe, folder: str, seed: int, title: str, steps: i
         report_to=list(recipe.tracking) or "none",
         logging_strategy="steps" if recipe.tracking else "epoch",
         logging_steps=max(steps // LOGGED_POINTS, 1),
-        gradient_checkpointing=recipe.save_memory,
         disable_tqdm=True,
         remove_unused_columns=False,
         dataloader_pin_memory=torch.cuda.is_available(),

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import set_seed
+from transformers import PreTrainedModel, set_seed
 
 from probescale.errors import Diverged
+from probescale.models.fast_float32 import alike_when_repeated
 from probescale.models.loading import LoadedModel, quiet_transformers
 from probescale.recovery.adapters import low_rank_adapters
 from probescale.recovery.callbacks import EarlyStop, ProgressBar
@@ -50,6 +51,7 @@ def train(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> tuple[flo
         quiet_transformers(),
         capture_states(blocks) as captured,
         low_rank_adapters(loaded.model, rank),
+        states_computed_twice(loaded.model, wanted=recipe.save_memory),
     ):
         arguments = build_arguments(recipe, str(run.tracking or scratch), run.seed, run.title, steps)
         trainer = RecoveryTrainer(loaded, data, captured, arguments, recipe.layer_decay, run.checkpoints)
@@ -63,11 +65,23 @@ def train(loaded: LoadedModel, data: TrainingSet, run: TrainingRun) -> tuple[flo
             trainer.add_callback(ProgressBar(advance))
             trainer.train(resume_from_checkpoint=str(newest) if newest else None)
     loaded.model.eval()
-    if recipe.save_memory:
-        loaded.model.gradient_checkpointing_disable()
     if not all(torch.isfinite(parameter).all() for parameter in loaded.model.parameters()):
         raise Diverged(f"{run.title} diverged: weights are no longer finite", rate=recipe.learning_rate)
     return mean_epoch_losses(trainer.state.log_history)
+
+
+@contextmanager
+def states_computed_twice(model: PreTrainedModel, *, wanted: bool) -> Iterator[None]:
+    """Compute the states of the layers again in the backward pass, while the block lasts, instead of keeping them."""
+    if not wanted:
+        yield
+        return
+    model.gradient_checkpointing_enable({"use_reentrant": False, "context_fn": alike_when_repeated})
+    try:
+        yield
+    finally:
+        model.gradient_checkpointing_disable()
+        model.disable_input_require_grads()  # its hook cannot be sent to other processes
 
 
 @contextmanager
