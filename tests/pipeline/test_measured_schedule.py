@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from helpers.schedules import PACE, USUAL, make_bench
 from probescale.config import RecoveryConfig
@@ -15,7 +16,7 @@ from probescale.pipeline import schedule as scheduling
 from probescale.pipeline.estimates import (
     estimate_phases,
 )
-from probescale.pipeline.pace import Pace, measure_pace
+from probescale.pipeline.pace import Pace, _usual_layers, measure_pace
 from probescale.pipeline.prepare import prepare, prepare_again
 from probescale.pipeline.schedule import (
     EFFORTS,
@@ -28,6 +29,7 @@ from probescale.pipeline.validate import check
 from probescale.recovery import automatic
 from probescale.recovery.automatic import choose_recipe
 from probescale.tasks.documents import Documents
+from probescale.utils.yaml_files import read_yaml
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,76 @@ def test_measuring_changes_nothing(bench):
     assert all(value.equal(before[name]) for name, value in bench.loaded.model.state_dict().items())
     assert not bench.loaded.model.training
     assert all(parameter.grad is None for parameter in bench.loaded.model.parameters())
+
+
+@pytest.fixture
+def learned(monkeypatch) -> list[int]:
+    """How many parameters every measured training learns."""
+    counts: list[int] = []
+
+    class Spy(torch.optim.AdamW):
+        def __init__(self, parameters, **settings):
+            parameters = list(parameters)
+            counts.append(sum(parameter.numel() for parameter in parameters))
+            super().__init__(parameters, **settings)
+
+    monkeypatch.setattr(torch.optim, "AdamW", Spy)
+    return counts
+
+
+def with_recovery(bench, **settings):
+    """The same run with other settings of `recovery`."""
+    recovery = RecoveryConfig.model_validate(settings)
+    return bench.with_config(bench.config.model_copy(update={"recovery": recovery}))
+
+
+def test_adapters_are_measured_where_they_are_trained(bench, learned):
+    measure_pace(bench)
+    measure_pace(with_recovery(bench, adapters="lora", adapter_rank=2))
+    subnetwork, original, adapted_subnetwork, adapted_original = learned
+    assert original == bench.shrinker.original.total
+    assert adapted_original < original / 4
+    assert adapted_subnetwork < subnetwork / 4
+
+
+def test_states_are_computed_twice_where_that_saves_memory(bench):
+    block, training = bench.loaded.family.layers(bench.loaded.model)[0], []
+    part = next(module for module in block.modules() if isinstance(module, torch.nn.Linear))
+    hook = part.register_forward_hook(lambda module, *_: training.append(module.training))  # copied with the original
+    passes = []
+    for save_memory in (False, True):
+        training.clear()
+        measure_pace(with_recovery(bench, save_memory=save_memory))
+        passes.append(training.count(True))
+    hook.remove()
+    assert passes[0] > 1
+    assert passes[1] == 2 * passes[0]
+    assert not bench.loaded.model.is_gradient_checkpointing
+
+
+def test_an_original_that_is_used_as_it_is_is_not_trained_to_measure(bench, learned):
+    as_it_is = with_recovery(bench, original={"epochs": 0})
+    limited = as_it_is.with_config(as_it_is.config.model_copy(update={"time": "30m"}))
+    pace = measure_pace(limited)
+    assert len(learned) == 1
+    assert learned[0] < bench.shrinker.original.total
+    kept = len(_usual_layers(bench))
+    assert pace.train == pytest.approx(pace.train_cut * bench.loaded.layers / kept), "by its layers"
+    assert pace.train_plainly is None
+    phases = estimate_phases(limited, limited.chosen_recipe, pace)
+    assert phases["evaluation"] > 0
+
+
+def test_a_generative_model_is_trained_whole_only_as_a_reference(text_run, learned):
+    raw = read_yaml(text_run / "run" / "config.yaml")
+    original = prepare(check(raw)).shrinker.original.total
+    for compare, trained in ((["plain_loss"], False), (["full_model"], True)):
+        learned.clear()
+        bench = prepare(check(raw | {"compare": compare}))
+        assert bench.chosen_recipe.original_epochs == 0
+        pace = measure_pace(bench)
+        assert (original in learned) == trained
+        assert 0 < pace.train_cut < pace.train
 
 
 def test_a_schedule_is_measured_once(bench, tmp_path, monkeypatch):

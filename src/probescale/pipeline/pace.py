@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -12,13 +13,15 @@ import torch
 from torch import Tensor
 
 from probescale.models.fast_float32 import fast_float32
-from probescale.models.loading import LoadedModel
+from probescale.models.loading import LoadedModel, quiet_transformers
 from probescale.models.memory import BatchSplitter
 from probescale.models.subsets import Subset
 from probescale.models.surgery import keep_layers
 from probescale.pipeline.workbench import Workbench
+from probescale.recovery.adapters import low_rank_adapters
 from probescale.recovery.inputs import build_inputs, select_model_fields
-from probescale.recovery.training import changed_dropout
+from probescale.recovery.recipe import Recipe
+from probescale.recovery.training import changed_dropout, states_computed_twice
 from probescale.tasks.data import Data
 from probescale.tasks.sampling import spread
 from probescale.tasks.unlabelled import joined
@@ -35,7 +38,7 @@ class Pace(NamedTuple):
     """Seconds per text on this machine."""
 
     forward: float  # through the original
-    train: float  # a training step of the original
+    train: float  # a training step of the original; where it is not trained, what its layers would take
     train_cut: float  # a training step of a model of the budget's size; of a ladder, of its largest rung
     train_rungs: dict[str, float] = {}  # noqa: RUF012 - the same of every rung; nothing changes it
     train_plainly: float | None = None  # a training step of the original without dropout, where time is limited
@@ -57,18 +60,35 @@ class Pace(NamedTuple):
 
 @fast_float32()
 def measure_pace(bench: Workbench) -> Pace:
-    """Time a few batches of the data's own texts: forward and trained, through the original and a smaller model."""
-    recipe, labelled = bench.chosen_recipe, bench.task.train
-    batch_size, texts = recipe.original_batch_size, joined(labelled, bench.task.unlabelled)
+    """Time a few batches of the data's own texts: forward through the original, and trained what the run trains."""
+    texts = joined(bench.task.train, bench.task.unlabelled)
+    recipe = bench.chosen_recipe.for_subnetworks(bench.config.recovery)
     with spinner("measuring this machine"):
         forward = _time_forward(bench, texts)
-        train = _time_training(bench, bench.loaded, labelled, batch_size, recipe.original_dropout)
-        plainly = bench.config.time and _time_training(bench, bench.loaded, labelled, batch_size, 0.0)
-        cut = {
-            name: _time_training(rung, _usual_cut(rung), texts, recipe.batch_size, recipe.dropout)
-            for name, rung in bench.rungs.items()
-        }
-    return Pace(forward, train, max(cut.values()), cut if bench.config.selection.ladder else {}, plainly or None)
+        cut = {name: _time_training(rung, _usual_cut(rung), texts, recipe) for name, rung in bench.rungs.items()}
+        train, plainly = _time_original(bench) if _trains_original(bench) else (_estimate_original(bench, cut), None)
+    return Pace(forward, train, max(cut.values()), cut if bench.config.selection.ladder else {}, plainly)
+
+
+def _trains_original(bench: Workbench) -> bool:
+    """Whether the run trains a model with all layers: one that is used as it is may not fit into memory for that."""
+    return bench.chosen_recipe.original_epochs > 0 or "full_model" in bench.config.references
+
+
+def _time_original(bench: Workbench) -> tuple[float, float | None]:
+    """Seconds per text of a training step of the original; and without dropout, where time is limited."""
+    recipe = bench.chosen_recipe.for_original(bench.config.recovery)
+    copied = replace(bench.loaded, model=copy.deepcopy(bench.loaded.model))
+    train = _time_training(bench, copied, bench.task.train, recipe)
+    if bench.config.time is None:
+        return train, None
+    return train, _time_training(bench, copied, bench.task.train, replace(recipe, dropout=0.0))
+
+
+def _estimate_original(bench: Workbench, cut: Mapping[str, float]) -> float:
+    """The same by the time that the layers of the largest cut model take, without any training of the original."""
+    largest = max(cut, key=lambda name: cut[name])
+    return cut[largest] * bench.loaded.layers / len(_usual_layers(bench.rungs[largest]))
 
 
 def _usual_cut(bench: Workbench) -> LoadedModel:
@@ -100,18 +120,27 @@ def _time_forward(bench: Workbench, texts: Data) -> float:
     return _time_steps(step, _draw_batches(bench, bench.loaded, texts, size), lambda: None)
 
 
-def _time_training(bench: Workbench, loaded: LoadedModel, texts: Data, batch_size: int, dropout: float | None) -> float:
-    """Seconds per text of a training step."""
-    model = copy.deepcopy(loaded.model).train()
-    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=0.0, fused=True)
+def _time_training(bench: Workbench, loaded: LoadedModel, texts: Data, recipe: Recipe) -> float:
+    """Seconds per text of a training step, with what the recipe learns: all weights, or adapters alone.
 
-    def step(batch: dict[str, Tensor]) -> None:
-        model(**batch)[0].sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+    The model is one that nothing else needs.
+    """
+    model, batches = loaded.model.train(), _draw_batches(bench, loaded, texts, recipe.batch_size)
+    rank = recipe.adapter_rank if recipe.adapters == "lora" else None
+    with (
+        quiet_transformers(),
+        changed_dropout(model, recipe.dropout),
+        low_rank_adapters(model, rank),
+        states_computed_twice(model, wanted=recipe.save_memory),
+    ):
+        optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=0.0, fused=True)
 
-    with changed_dropout(model, dropout):
-        return _time_steps(step, _draw_batches(bench, loaded, texts, batch_size), optimizer.zero_grad)
+        def step(batch: dict[str, Tensor]) -> None:
+            model(**batch)[0].sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+        return _time_steps(step, batches, optimizer.zero_grad)
 
 
 def _draw_batches(bench: Workbench, loaded: LoadedModel, texts: Data, size: int) -> list[dict[str, Tensor]]:
