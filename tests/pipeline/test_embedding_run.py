@@ -128,6 +128,38 @@ def test_the_export_has_the_pooling_in_its_graph(run, tmp_path):
     assert exported.run(batch) == pytest.approx(own, abs=1e-4)
 
 
+@pytest.mark.slow
+def test_a_model_that_learned_pairs_gives_every_text_a_vector_of_its_own(tmp_path, model_folder, cli):
+    pytest.importorskip("onnxruntime", reason='pip install "probescale[onnx]"')
+    texts = write_texts(tmp_path / "corpus.txt", 240).read_text(encoding="utf-8").splitlines()
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    (tmp_path / "pairs.csv").write_text("question,passage\n" + "".join(f"{one},{other}\n" for one, other in pairs))
+    settings = {**SETTINGS, "recovery.epochs": 1}
+    small = compress(
+        str(model_folder("bert")),
+        tmp_path / "pairs.csv",
+        "60%",
+        kind="embedding",
+        out=tmp_path / "run",
+        settings=settings,
+    )
+    assert cli("export", tmp_path / "run", "--out", tmp_path / "onnx").code == 0
+    expected = np.array([answer.record()["embedding"] for answer in small.predict(LINES)])
+    with pytest.raises(UserError, match="reads one text at a time"):
+        small.predict(LINES, pairs=LINES)
+    tables = {name: f"{name}\n{{}}\n{{}}\n" for name in ("question", "text")}
+    tables["both"] = "question,passage\n{},a hero\n{},a plot\n"
+    for folder in (tmp_path / "run" / "model", tmp_path / "onnx"):
+        record = json.loads((folder / "probescale.json").read_text())
+        assert record["columns"] == {"text": "question", "pair": None, "header": True}
+        for name, table in tables.items():
+            (tmp_path / f"{name}.csv").write_text(table.format(*LINES))
+            done = cli("predict", folder, tmp_path / f"{name}.csv", "--format", "jsonl")
+            assert done.code == 0, done.err
+            found = np.array([json.loads(line)["embedding"] for line in done.out.splitlines()])
+            assert found == pytest.approx(expected, abs=1e-4), name
+
+
 def test_the_layout_of_texts(tmp_path):
     found = find_layout(str(write_texts(tmp_path / "corpus.txt", 50)), kind="embedding")
     assert (found.kind, found.pair) == ("embedding", None)

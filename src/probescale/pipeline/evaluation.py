@@ -343,7 +343,7 @@ class Evaluator:
         record["max_length"], record["kind"] = self.config.model.max_length, self.task.kind.name
         if self.task.kind.unit == "text":  # words are in the first column, wherever they were
             train = self.config.task.train
-            pair = train.pair and str(train.pair)
+            pair = None if self.task.kind.encodes or train.pair is None else str(train.pair)  # a vector for each text
             record["columns"] = {"text": str(train.text), "pair": pair, "header": train.header}
         if model.thresholds:
             record["thresholds"] = model.thresholds
