@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from helpers.schedules import USUAL
+from probescale.config import RecoveryConfig
 from probescale.errors import Diverged, Problems
 from probescale.models.loading import load_classifier
 from probescale.pipeline import run as pipeline
 from probescale.pipeline import training
+from probescale.pipeline.prepare import prepare, prepare_other
 from probescale.pipeline.validate import check, load_config
+from probescale.recovery.automatic import choose_recipe
 from probescale.recovery.fine_tuning import fine_tune
 from probescale.recovery.predictions import rename_labels
 from probescale.recovery.recipe import Recipe
@@ -108,6 +113,16 @@ def test_a_failed_row_does_not_lose_the_others(model_folder, task_files, tmp_pat
     assert result.other_models == {}
     assert "the loss is nan" in result.failed_models["mpnet"]
     assert "mpnet has no row" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_another_model_learns_the_task_where_the_original_is_used_as_it_is(model_folder, task_files, classifier):
+    raw = settings(model_folder, task_files, {"model": str(model_folder("bert"))}, {"model": str(classifier)})
+    bench = prepare(check(raw | {"model": {"source": str(classifier), "max_length": 32}, "recovery": {}}))
+    assert bench.chosen_recipe.original_epochs == 0
+    untrained, trained = (prepare_other(bench, other).chosen_recipe for other in bench.config.other_models)
+    assert untrained.original_epochs == choose_recipe(RecoveryConfig(), replace(USUAL, labelled=120)).original_epochs
+    assert trained.original_epochs == 0, "it was fine-tuned for these labels, too"
 
 
 @pytest.mark.parametrize(

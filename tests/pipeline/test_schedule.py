@@ -86,6 +86,18 @@ def test_the_phases_of_a_run():
     assert phases["training the original"] > choices.original_epochs * 3000 * PACE.train
 
 
+def test_other_models_are_trained_where_the_original_is_used_as_it_is():
+    took = []
+    for before in (False, True):
+        bench = make_bench(replace(USUAL, already_trained=before), compare=[{"model": "other"}])
+        phases = estimate_phases(bench, bench.chosen_recipe, PACE)
+        took.append((phases["training the original"], phases["comparison"]))
+    (original, other), (as_it_is, beside_it) = took
+    assert original - as_it_is == pytest.approx(3 * 3000 * PACE.train)
+    assert other == pytest.approx(beside_it)
+    assert other > 3 * 3000 * PACE.train
+
+
 def test_probes_of_many_classes_take_longer():
     bench = make_bench()
     choices = choose_recipe(bench.config.recovery, USUAL)

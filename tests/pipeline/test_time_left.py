@@ -123,6 +123,17 @@ def test_what_took_longer_than_planned_leaves_less_to_train(strategy):
     assert reads[0] == pytest.approx(count_read(bench.config.recovery, USUAL, schedule.choices), rel=0.1), "as planned"
 
 
+def test_time_is_left_for_other_models_that_learn_what_the_original_knows():
+    bench = make_bench(replace(USUAL, already_trained=True), compare=[{"model": "other"}], time="20m")
+    schedule = plan_schedule(bench, PACE)
+    bench.chosen_recipe = schedule.choices
+    done = ("probing", "training the original")
+    planned = sum(schedule.seconds[name] for name in done)
+    choices = fit_to_time_left(schedule, bench, clock(schedule, planned, 1.0, *done))
+    read = count_read(bench.config.recovery, bench.situation, choices) * PACE.train_cut * 1.5  # with the tournament
+    assert planned + read + schedule.seconds["comparison"] + schedule.seconds["evaluation"] <= 1.01 * 1200
+
+
 def test_with_little_time_fewer_examples_are_probed():
     config = make_bench().config
     usual, quick = (scale_probing(config, 3000, effort) for effort in (1.0, 0.1))

@@ -7,7 +7,7 @@ from probescale.pipeline.pace import Pace
 from probescale.pipeline.removals import CALIBRATION_TOKENS
 from probescale.pipeline.sources import count_source_texts
 from probescale.pipeline.tournament_size import count_tournament_texts, has_tournament
-from probescale.pipeline.workbench import Workbench
+from probescale.pipeline.workbench import Workbench, choose_for_others
 from probescale.probing.lens import LENS_TOKENS
 from probescale.recovery.alternatives.frozen_encoder import MOST_TEXTS
 from probescale.recovery.automatic import choose_recipe, count_available, count_read
@@ -50,8 +50,7 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace, effort: floa
     fits = layers * PROBE_SECONDS + blocks * BLOCK_SECONDS + allocations * ALLOCATION_SECONDS
     fits *= max(len(bench.task.train.names) / FEW_CLASSES, 1)
     ranking = _estimate_ranking(bench)
-    step = pace.for_original(choices.original_dropout)
-    as_original = choices.original_epochs * rows * step + (min(rows, CHECKED_TEXTS) + dev) * pace.forward
+    as_original = _estimate_original(bench, choices, pace)
     phases = {"probing": passes * pace.forward + fits + ranking, "training the original": as_original + ranking}
     if config.recovery.distil:
         answered = count_available(config.recovery, situation, choices.augment)
@@ -62,13 +61,20 @@ def estimate_phases(bench: Workbench, choices: Choices, pace: Pace, effort: floa
     others, models = len(bench.strategies) - 1, len(config.other_models)
     if others or models:
         final = count_read(config.recovery, situation, choices) * pace.train_cut
-        phases["comparison"] = others * (final + dev * pace.forward) + models * as_original
+        as_other = _estimate_original(bench, choose_for_others(bench, choices), pace)
+        phases["comparison"] = others * (final + dev * pace.forward) + models * as_other
     most = min(MOST_TEXTS, config.probing.max_examples)  # labelled texts of the frozen encoder, and as many others
     encoded = min(rows, most) + min(count_available(config.recovery, situation, choices.augment) - rows, most)
     rungs = len(bench.rungs)
     by_rungs = dev * pace.forward * sum(pace.for_rung(name) for name in bench.rungs) / pace.train
     evaluation = rungs * FIXED_SECONDS + (encoded + dev) * pace.forward + by_rungs
     return phases | {"evaluation": evaluation}
+
+
+def _estimate_original(bench: Workbench, choices: Choices, pace: Pace) -> float:
+    """Seconds to train a model like the original, to check it and to answer dev."""
+    rows, step = bench.situation.labelled, pace.for_original(choices.original_dropout)
+    return choices.original_epochs * rows * step + (min(rows, CHECKED_TEXTS) + len(bench.task.dev)) * pace.forward
 
 
 def _estimate_ranking(bench: Workbench) -> float:

@@ -13,7 +13,7 @@ from probescale.pipeline.lengths import describe_cut
 from probescale.pipeline.provenance import provenance
 from probescale.pipeline.teachers import check_teacher, load_token_teacher
 from probescale.pipeline.validate import check_budget, check_other_model, refuse_encoder
-from probescale.pipeline.workbench import Workbench
+from probescale.pipeline.workbench import Workbench, choose_for_others
 from probescale.probing.probe import check_probes
 from probescale.recovery.embedder import Embedder
 from probescale.tasks.kinds import find_kind
@@ -78,7 +78,7 @@ def prepare_other(bench: Workbench, other: OtherModel) -> Workbench:
     task, loaded = _load_model(config, replace(bench.task, unlabelled=None), field="compare")
     longest = loaded.family.longest_input(loaded.model.config)
     check_length(model.max_length, longest, field="model.max_length")
-    recipe = bench.chosen_recipe.model_copy(update={"augment": 0, "texts": None})
+    recipe = choose_for_others(bench, bench.chosen_recipe).model_copy(update={"augment": 0, "texts": None})
     if loaded.head_is_trained:
         recipe = recipe.model_copy(update={"original_epochs": 0})
     return replace(bench, config=config, task=task, loaded=loaded, recipe=recipe)

@@ -6,7 +6,7 @@ from probescale.config import RecoveryConfig
 from probescale.pipeline.estimates import name_phase
 from probescale.pipeline.schedule import EFFORTS, Schedule
 from probescale.pipeline.tournament_size import BELOW, FULL
-from probescale.pipeline.workbench import Workbench
+from probescale.pipeline.workbench import Workbench, choose_for_others
 from probescale.recovery.automatic import Situation, choose_recipe, count_available, count_read
 from probescale.recovery.recipe import Choices
 from probescale.utils.progress import Phases
@@ -26,8 +26,11 @@ def fit_to_time_left(schedule: Schedule, bench: Workbench, phases: Phases, per_t
     slower = min(max(phases.slower, 1 / MOST_SLOWER), MOST_SLOWER)
     per_text = per_text or slower * schedule.pace.for_rung(bench.rung)
     left = schedule.limit - phases.elapsed - slower * schedule.seconds["evaluation"]
-    if others := len(bench.config.other_models):  # each about as long as the original
-        left -= others * phases.took.get("training the original", slower * schedule.seconds["training the original"])
+    if others := len(bench.config.other_models):  # each about as long as the original, trained like it
+        epochs = choose_for_others(bench, choices).original_epochs - choices.original_epochs
+        more = slower * epochs * bench.situation.labelled * schedule.pace.train
+        as_original = phases.took.get("training the original", slower * schedule.seconds["training the original"])
+        left -= others * (as_original + more)
     if bench.rung:  # a share for this rung, the rest for those below it
         left *= _share_of_rung(schedule, bench.rung, phases)
     references = bench.config.references

@@ -254,3 +254,11 @@ class Workbench:
             batch_size=settings.batch_size,
         )
         return measure_costs(self.budget.units, workload, model)
+
+
+def choose_for_others(bench: Workbench, choices: Choices) -> Choices:
+    """The recipe of other models in a comparison: the original's; where it was trained elsewhere, as if it were not."""
+    situation = bench.situation
+    if not situation.already_trained or situation.running_text or bench.task.kind.encodes:
+        return choices
+    return choose_recipe(bench.config.recovery, replace(situation, already_trained=False))
