@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from helpers.schedules import PACE, USUAL, make_bench
-from probescale.config import RecoveryConfig
+from probescale.config import RecoveryConfig, ShrinkConfig
 from probescale.errors import UserError
 from probescale.pipeline import schedule as scheduling
 from probescale.pipeline.estimates import (
@@ -221,6 +221,27 @@ def test_an_original_that_is_cut_short_has_no_dropout_and_is_timed_without():
     assert times[0] - times[1] == pytest.approx(hasty.original_epochs * USUAL.labelled * PACE.train / 2)
     fixed = RecoveryConfig.model_validate({"original": {"epochs": 10}})
     assert choose_recipe(fixed, USUAL, 0.05).original_dropout is None, "ten passes are not few"
+
+
+@pytest.mark.parametrize("times", [1.5, 3.0, 10.0])
+def test_a_budget_in_megabytes_is_one_in_parameters(bench, times):
+    megabytes = bench.shrinker.original.total / times * 4 / 1e6
+    by_size, by_share = (bench.with_budget(budget) for budget in (f"{megabytes:.6f}MB", f"{times}x"))
+    assert by_size.times_smaller == pytest.approx(by_share.times_smaller, rel=1e-3) == pytest.approx(times, rel=1e-3)
+    assert _usual_layers(by_size) == _usual_layers(by_share)
+    assert by_size.situation.times_smaller == pytest.approx(times, rel=1e-3)
+    assert by_size.chosen_recipe.epochs == by_share.chosen_recipe.epochs
+    both = bench.with_selection(budget=("1.2x", f"{megabytes:.6f}MB"))
+    assert both.times_smaller == pytest.approx(times, rel=1e-3), "the smaller one counts"
+
+
+def test_no_more_layers_are_searched_than_megabytes_allow(bench):
+    shrink = ShrinkConfig(vocabulary="all", rank="full", units="all")
+    whole = bench.with_config(bench.config.model_copy(update={"shrink": shrink}))
+    megabytes = whole.shrinker.original.total * 4 / 1e6
+    most = [whole.with_budget(f"{share * megabytes:.6f}MB").most_layers() for share in (0.8, 1.01)]
+    assert most == [whole.with_budget(budget).most_layers() for budget in ("80%", "100%")]
+    assert most[0] < most[1] == whole.loaded.layers
 
 
 def test_the_situation_is_that_of_model_and_data(bench):

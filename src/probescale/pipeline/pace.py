@@ -101,9 +101,8 @@ def _usual_cut(bench: Workbench) -> LoadedModel:
 
 def _usual_layers(bench: Workbench) -> Subset:
     """About as many layers as the budget allows."""
-    total, original = bench.shrinker.original.total, sum(bench.shrinker.original.layers)
-    limits = [limit.most(total) for limit in bench.budget.limits if limit.unit == "parameters"]
-    allowed = min(limits, default=total / 2)
+    counted, allowed = bench.shrinker.original, bench.allowed_parameters
+    allowed, original = counted.total / 2 if allowed is None else allowed, sum(counted.layers)
     layers = bench.budget.k or max(round(SHARE_OF_LAYERS * allowed / original * bench.loaded.layers), 1)
     fixed = bench.loaded.family.fixed(bench.loaded.model.config)
     return tuple(sorted({*fixed, *range(1, min(layers, bench.loaded.layers) + 1)}))

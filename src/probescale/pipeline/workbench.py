@@ -21,7 +21,7 @@ from probescale.recovery.automatic import Situation, choose_recipe
 from probescale.recovery.inputs import build_inputs
 from probescale.recovery.recipe import Choices
 from probescale.selection.budget import Budget, Unit, parse_budget
-from probescale.selection.constraints import Constraints
+from probescale.selection.constraints import FLOAT32, Constraints
 from probescale.selection.evidence import Evidence
 from probescale.selection.ladder import parse_ladder
 from probescale.selection.result import Selection
@@ -36,6 +36,7 @@ from probescale.tasks.unlabelled import joined
 from probescale.utils.files import read_as, write_json
 
 USUAL_TIMES_SMALLER = 5.0
+OF_PARAMETER: dict[Unit, float] = {"parameters": 1.0, "megabytes": FLOAT32 / 1e6}  # what one is in these units
 COUNTED_TEXTS = 500  # whose tokens are counted, to know how long texts are
 FEWEST_BLOCKS = 4  # of running text
 
@@ -105,9 +106,15 @@ class Workbench:
     @property
     def times_smaller(self) -> float:
         """How many times fewer parameters the budget allows; for budgets in other units, about what is usual."""
+        allowed = self.allowed_parameters
+        return USUAL_TIMES_SMALLER if allowed is None else self.shrinker.original.total / max(allowed, 1)
+
+    @property
+    def allowed_parameters(self) -> float | None:
+        """The most parameters that the budget allows, also in megabytes; None where it is in units of time or work."""
         total = self.shrinker.original.total
-        limits = [limit.most(total) for limit in self.budget.limits if limit.unit == "parameters"]
-        return total / max(min(limits), 1) if limits else USUAL_TIMES_SMALLER
+        limits = [limit for limit in self.budget.limits if limit.unit in OF_PARAMETER]
+        return min((limit.most(total) / OF_PARAMETER[limit.unit] for limit in limits), default=None)
 
     @property
     def shrinks(self) -> list[ShrinkPlan]:
@@ -165,8 +172,8 @@ class Workbench:
         return Constraints(self.budget, self.shrinker.count_parameters(shrink), costs, self.structure)
 
     def most_layers(self) -> int:
-        """The most layers that any of the strategies can keep, as far as parameters allow."""
-        limits = tuple(limit for limit in self.budget.limits if limit.unit == "parameters")
+        """The most layers that any of the strategies can keep, as far as parameters and megabytes allow."""
+        limits = tuple(limit for limit in self.budget.limits if limit.unit in OF_PARAMETER)
         constraints = self.constraints(self.smallest_shrink)
         return self._most_layers(replace(constraints, budget=replace(self.budget, limits=limits)))
 
