@@ -107,7 +107,8 @@ class RecoveryConfig(Section):
         default="auto",
         description="How much rows of rare labels count in the loss on labels. balanced: all labels count alike, "
         "however many rows they have; square_root: by the root of that weight; none: all rows count alike. auto: "
-        "square_root where one label has 90 % of the rows and the metric is an F1, else none.",
+        "square_root where one label has 90 % of the rows and the metric is an F1, else none. Only for tasks where "
+        "every row has one class.",
     )
     soft: float = Field(
         default=0.5,

@@ -34,6 +34,7 @@ from probescale.selection.ladder import parse_ladder
 from probescale.selection.strategies import STRATEGIES
 from probescale.tasks.builtin import fill_in
 from probescale.tasks.kinds import KINDS, Kind, find_kind
+from probescale.tasks.kinds.losses import CrossEntropy
 from probescale.tasks.structural import PROPERTIES
 from probescale.tasks.swaps import load_swaps
 from probescale.utils.progress import parse_time
@@ -106,6 +107,8 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
         kind = attempt(find_kind, task.kind)
         if kind:
             attempt(kind.check, task)
+        if kind and recovery:
+            attempt(_check_class_weights, recovery, kind)
         attempt(check_harness, task.harness)
         for number, probe in enumerate(task.probes):
             if probe.property is not None:
@@ -141,6 +144,17 @@ def _check_memory(recovery: RecoveryConfig) -> None:
             "the states of the layers are compared with the teacher's, and cannot be computed twice",
             field="recovery.save_memory",
             hint="leave it out, or set recovery.states and recovery.healing to 0",
+        )
+
+
+def _check_class_weights(recovery: RecoveryConfig, kind: Kind) -> None:
+    """Weights of classes would change nothing where a row does not have exactly one of them."""
+    one_each = isinstance(kind.loss, CrossEntropy) and kind.unit != "token"
+    if recovery.class_weights not in ("auto", "none") and not one_each:
+        raise UserError(
+            f"{recovery.class_weights} is for tasks where every row has one class, and this one is of kind {kind.name}",
+            field="recovery.class_weights",
+            hint="leave it out",
         )
 
 
