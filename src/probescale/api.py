@@ -41,7 +41,7 @@ def load_config(settings: Settings, assignments: Sequence[str] = ()) -> RunConfi
 def compress(
     model: str | Path | tuple[Any, Any],
     train: Any,  # noqa: ANN401 - a source, or rows in one of many forms
-    budget: str | Sequence[str] = "5x",
+    budget: str | Sequence[str] | None = None,
     *,
     keep: float | None = None,
     ladder: bool | Sequence[str] = False,
@@ -62,24 +62,33 @@ def compress(
     """Make a model small for your data; columns, training and everything else are chosen.
 
     `model`: a source, or a transformers model with its tokenizer. `train`, `dev`, `unlabelled`: a file, a hub data set,
-    a DataFrame, a datasets.Dataset, or lists. `budget`: "5x" fewer parameters, "20%", "8M", "50MB", "20ms"; or `keep`:
-    the share of the metric to keep, such as 0.97; or `ladder`: a model of every size from one run, ["2x", "5x", "10x"],
-    or True for the usual ones. `second`: for a generative model, other text, to measure what it forgets. `calibration`:
-    data on which drop_loss measures layers, by default a part of train. `header`: whether the first line of CSV and TSV
-    files has the names of the columns. `time`: how long it may take, such as "30m". `settings`: any setting of the
-    configuration by its dotted key. `out`: the run folder, by default runs/ and the name of the data.
+    a DataFrame, a datasets.Dataset, or lists. `budget`: "5x" fewer parameters (if nothing is given), "20%", "8M",
+    "50MB", "20ms"; or `keep`: the share of the metric to keep, such as 0.97; or `ladder`: a model of every size from
+    one run, ["2x", "5x", "10x"], or True for the usual ones. `second`: for a generative model, other text, to measure
+    what it forgets. `calibration`: data on which drop_loss measures layers, by default a part of train. `header`:
+    whether the first line of CSV and TSV files has the names of the columns. `time`: how long it may take, such as
+    "30m". `settings`: any setting of the configuration by its dotted key. `out`: the run folder, by default runs/ and
+    the name of the data.
     """
     from probescale.deploy.compressed import Compressed
-    from probescale.pipeline.compress import Request, build_config, new_inputs, refuse_beside_keep
+    from probescale.pipeline.compress import (
+        NOTHING_GIVEN,
+        Request,
+        build_config,
+        new_inputs,
+        refuse_beside_keep,
+        refuse_beside_ladder,
+    )
     from probescale.pipeline.folder import check_run_folder
     from probescale.pipeline.run import run as run_pipeline
     from probescale.pipeline.smallest import smallest as find_smallest
 
-    refuse_beside_keep(keep, time=time, ladder=ladder)
+    refuse_beside_keep(keep, budget=budget, time=time, ladder=ladder)
+    refuse_beside_ladder(ladder, budget)
     columns = {"text": text, "pair": pair, "label": label, "kind": kind}
     source = model if isinstance(model, tuple) else str(model)
     chosen = {"time": time, **(settings or {})}
-    size = budget if keep is None else "100%"
+    size = "100%" if keep is not None else NOTHING_GIVEN if budget is None else budget
     rungs = "auto" if ladder is True else tuple(ladder or ())
     request = Request(source, train, dev, unlabelled, size, columns, chosen, header, rungs, second, calibration)
     folder = Path(out) if out else Path("runs") / request.name

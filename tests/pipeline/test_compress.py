@@ -355,6 +355,25 @@ def test_a_share_in_per_cent_is_refused_from_python(model_folder, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"budget": "10x", "keep": 0.9}, "--budget"),
+        ({"time": "5m", "keep": 0.9}, "--time"),
+        ({"settings": {"time": "5m"}, "keep": 0.9}, "time"),
+        ({"ladder": True, "keep": 0.9}, "--ladder"),
+        ({"budget": "10x", "ladder": True}, "budget"),
+        ({"budget": ("2x", "5x"), "ladder": ["2x", "5x"]}, "budget"),
+    ],
+)
+def test_what_would_be_ignored_is_refused_from_python(model_folder, tmp_path, given, field):
+    with pytest.raises(UserError) as refused:
+        probescale.compress(model_folder("bert"), ROWS, out=tmp_path / "out", **given)
+    assert refused.value.field == field
+    assert ("every size" in str(refused.value)) == (field == "budget")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_from_python_that_is_refused_leaves_nothing(model_folder, tmp_path):
     with pytest.raises(UserError, match="too short"):
         probescale.compress(model_folder("bert"), ROWS, time="2s", out=tmp_path / "out")

@@ -237,6 +237,14 @@ def test_shares_are_parsed(text, share):
     assert parse_share(text) == share
 
 
+def test_a_time_that_would_be_ignored_is_refused(cli, config, tmp_path):
+    found = cli("smallest", config, "--keep", "90%", "--set", "time=30m", "--out", tmp_path / "out")
+    assert found.code == 2
+    assert "time: a search for the smallest model chooses this by itself" in found.err
+    assert "leave it out" in found.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_infinite_share_is_refused():
     with pytest.raises(UserError, match="is not a share"):
         parse_share("inf")

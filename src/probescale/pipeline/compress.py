@@ -52,15 +52,28 @@ class Request:
         return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in stem) or "task"
 
 
-def refuse_beside_keep(keep: object, **given: object) -> None:
-    """Refuse options that a search for the smallest model would ignore, where there is a share to keep."""
+def refuse_beside_keep(keep: object, *, where: str = "--", **given: object) -> None:
+    """Refuse what a search for the smallest model would ignore, where there is a share to keep.
+
+    `where`: what stands before the names, where they were given.
+    """
     for name, value in given.items():
         if value and keep is not None:
             raise UserError(
                 "a search for the smallest model chooses this by itself",
-                field=f"--{name}",
-                hint="leave it or --keep out",
+                field=f"{where}{name}",
+                hint=f"leave it or {where}keep out" if where else "leave it out",
             )
+
+
+def refuse_beside_ladder(ladder: bool | Sequence[str], budget: str | Sequence[str] | None) -> None:
+    """Refuse a budget that a ladder from Python would ignore."""
+    if ladder and budget is not None:
+        raise UserError(
+            "a ladder has a model of every size",
+            field="budget",
+            hint='leave it or the ladder out; to choose the sizes: ladder=["2x", "5x", "10x"]',
+        )
 
 
 def split_rungs(budgets: Sequence[str]) -> str | list[str]:

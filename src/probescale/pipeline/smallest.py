@@ -14,6 +14,7 @@ from probescale.errors import UserError
 from probescale.models.fast_float32 import fast_float32
 from probescale.models.shrink.shrink_plan import ShrinkPlan
 from probescale.pipeline.allocation import allocate
+from probescale.pipeline.compress import refuse_beside_keep
 from probescale.pipeline.evaluation import Evaluator
 from probescale.pipeline.evidence import best_task_probe, probe_once
 from probescale.pipeline.folder import check_run_folder, work_folder
@@ -65,6 +66,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     every size, gives way to `stitched`.
     """
     check_share(keep)
+    refuse_beside_keep(keep, where="", time=config.time)
     out = check_run_folder(out, config.list_sources(), overwrite=overwrite)
     strategy = config.selection.strategy
     if STRATEGIES[strategy].decides_allocation:
