@@ -106,6 +106,15 @@ def test_the_folder_opens_like_any_model(bert):
     assert record["metric"] is None
 
 
+def test_the_length_of_training_goes_with_the_export(bert, tmp_path):
+    """Also where the tokenizer's own length (40) is smaller."""
+    shutil.copytree(bert / "model", tmp_path / "model")
+    (tmp_path / "model" / "probescale.json").write_text(json.dumps({"kind": "class", "max_length": 64}))
+    assert export(str(tmp_path / "model"), tmp_path / "onnx").longest == 64
+    graph = open_model(str(tmp_path / "onnx"))
+    assert graph.max_length == graph.trained_length == 64
+
+
 def test_eight_bits_are_smaller_and_near(bert):
     small, large = (open_model(str(bert / name)) for name in ("int8", "onnx"))
     assert small.format == "onnx int8"

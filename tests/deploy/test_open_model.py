@@ -99,6 +99,32 @@ def test_a_length_without_room_for_a_text(folder):
     assert refused.value.hint == "give at least 3"
 
 
+LONG = "the film was good " * 8 + "and the plot was awful and dull and poor " * 20
+
+
+@pytest.mark.parametrize(("trained", "read"), [(64, 64), (8, 16), (500, 128)], ids=["more", "less", "no positions"])
+def test_the_length_of_training_wins_over_the_one_of_the_tokenizer(folder, trained, read):
+    """But it adds no positions that the model does not have."""
+    (folder / "probescale.json").write_text(json.dumps({"max_length": trained}))
+    unlimited = list(predict_lines(open_model(str(folder)), [Line(1, LONG)], min(trained, 128)))
+    edit(folder / "tokenizer_config.json", lambda data: data.update(model_max_length=16))
+    assert open_model(str(folder)).max_length == read
+    assert answers(folder, LONG) == unlimited
+    (folder / "probescale.json").unlink()
+    assert open_model(str(folder)).max_length == 16
+    assert answers(folder, LONG) != unlimited
+
+
+def test_a_model_without_positions_reads_what_it_was_trained_on(model_folder, tmp_path):
+    folder = Path(shutil.copytree(model_folder("t5"), tmp_path / "model"))
+    assert open_model(str(folder)).max_length == 512
+    (folder / "probescale.json").write_text(json.dumps({"kind": "tags", "max_length": 1024}))
+    model = open_model(str(folder))
+    assert model.max_length == 1024
+    [answer] = predict_lines(model, [Line(1, "good " * 900)])
+    assert len([tag for _, tag in answer.record()["tags"] if tag]) == 900
+
+
 def damage(folder: Path, name: str, place: int) -> None:
     weights = load_file(folder / "model.safetensors")
     weights[name].view(-1)[place] = float("nan")

@@ -29,7 +29,7 @@ RunBatch = Callable[[dict[str, np.ndarray]], np.ndarray]  # a padded batch -> (t
 Write = Callable[[Sequence[int], int], list[int]]  # a prompt, and the most tokens to add -> the tokens behind it
 STATES = "states"  # in the record of a model without a head, in place of a kind of task
 BATCH_TOKENS = 2048
-LONGEST = 512  # tokens, where neither model nor tokenizer has a limit
+LONGEST = 512  # tokens, where neither model nor tokenizer has a limit, and training read no more
 TRIED = ("A short text.", "Another one, which is somewhat longer than the first.")
 SAVE = "its files do not fit together: save or export the model again"
 
@@ -149,7 +149,9 @@ def wrap_pytorch(loaded: LoadedModel) -> InferenceModel:
             kind=kind,
             labels=label_names(loaded, kind),
             tokenizer=loaded.tokenizer,
-            max_length=limit_length(loaded.tokenizer, loaded.family.longest_input(loaded.model.config)),
+            max_length=limit_length(
+                loaded.tokenizer, loaded.family.longest_input(loaded.model.config), metadata.max_length
+            ),
             run=run,
             folder=folder,
             trained_length=metadata.max_length,
@@ -234,6 +236,7 @@ def input_names(loaded: LoadedModel) -> list[str]:
     return list(loaded.tokenizer("a text", return_tensors="np").keys())
 
 
-def limit_length(tokenizer: PreTrainedTokenizerBase, limit: int | None) -> int:
-    """The most tokens that both the tokenizer and the model (`limit`) allow."""
-    return int(min(limit or LONGEST, tokenizer.model_max_length, 10**6))
+def limit_length(tokenizer: PreTrainedTokenizerBase, positions: int | None, trained: int | None) -> int:
+    """The most tokens to read: as the tokenizer allows or training read, and no more than the model has `positions`."""
+    wanted = max(min(tokenizer.model_max_length, positions or LONGEST), trained or 0)
+    return int(min(wanted, positions or wanted, 10**6))

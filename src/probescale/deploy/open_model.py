@@ -48,13 +48,14 @@ def open_exported(folder: Path, exporter: Exporter, *, field: str) -> InferenceM
         ) from error
     config = read_folder_config(folder, field=field)
     tokenizer = load_tokenizer(folder, config, field=field)
+    positions = find_family(config, field=field).longest_input(config)
     model = InferenceModel(
         name=str(folder),
         format=f"{exporter.name} int8" if record.int8 else exporter.name,
         kind=None if record.kind == STATES else find_kind(record.kind, field=field),
         labels=record.labels,
         tokenizer=tokenizer,
-        max_length=min(record.longest, limit_length(tokenizer, find_family(config, field=field).longest_input(config))),
+        max_length=min(record.longest, limit_length(tokenizer, positions, metadata.max_length)),
         run=exporter.open(folder, record),
         folder=folder,
         trained_length=metadata.max_length,

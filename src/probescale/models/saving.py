@@ -33,13 +33,16 @@ def save_model(
 ) -> None:
     """Save weights, config, tokenizer and probescale.json; the folder appears only once a fresh process proved it.
 
-    A sentence encoder also gets the modules of sentence-transformers, which cuts texts after `max_length` tokens.
+    `max_length`: tokens after which training cut its texts. The tokenizer allows at least as many, so that stock
+    pipelines read them. A sentence encoder also gets the modules of sentence-transformers, which cut there.
     """
     folder = check_output_folder(Path(folder), kind=MODEL_KIND, inputs=[loaded.source], overwrite=overwrite)
     model, family = loaded.model, loaded.family
     params = count_parameters(model, family).total
     with report_shortage(folder), atomic_folder(folder, MODEL_KIND, also=["README.md"]) as partial:
         job = prepare_proof(loaded, compute_own_reference(model, family), params, partial)
+        if tokenizer := loaded.own_tokenizer:
+            tokenizer.model_max_length = max(tokenizer.model_max_length, max_length)
         write_model(loaded, partial)
         if loaded.pooling:
             write_pooling(loaded.pooling, partial, max_length)
