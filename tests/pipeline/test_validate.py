@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from helpers.data import TinyTask, labelled_rows
-from probescale.errors import Problems
-from probescale.pipeline.validate import check
+from probescale.config import OtherModel
+from probescale.errors import Problems, UserError
+from probescale.pipeline.prepare import prepare, prepare_other
+from probescale.pipeline.validate import check, parse
 
 
 def settings(model: object, task: dict[str, Any], recovery: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -51,3 +53,29 @@ def test_class_weights_need_one_class_per_row(model_folder, tables, kind, weight
 def test_class_weights_that_fit_are_taken(model_folder, tables, kind, weights):
     config = check(settings(model_folder("bert"), tables[kind], {"class_weights": weights}))
     assert config.recovery.class_weights == weights
+
+
+def test_states_are_computed_twice_only_where_transformers_can(model_folder, task_files):
+    task, asked = {"train": str(task_files.train)}, {"save_memory": True}
+    raw = settings(model_folder("mpnet"), task, asked)
+    with pytest.raises(Problems) as refused:
+        check(raw)
+    (problem,) = refused.value.problems
+    assert problem.field == "recovery.save_memory"
+    assert "transformers cannot compute the states of MPNetForSequenceClassification twice" in str(problem)
+    assert "leave it out" in problem.hint
+    unchecked = parse(raw)
+    with pytest.raises(UserError, match="cannot compute the states of MPNet"):
+        prepare(unchecked)
+    assert not check(settings(model_folder("mpnet"), task, {})).recovery.save_memory
+
+
+def test_nor_those_of_a_compared_model(model_folder, task_files):
+    task, other = {"train": str(task_files.train)}, {"model": str(model_folder("mpnet"))}
+    raw = settings(model_folder("bert"), task, {"save_memory": True})
+    assert check(raw).recovery.save_memory
+    with pytest.raises(Problems, match="cannot compute the states of MPNetForSequenceClassification twice"):
+        check(raw | {"compare": [other]})
+    bench = prepare(check(raw))
+    with pytest.raises(UserError, match="cannot compute the states of MPNet"):  # one of the hub, fetched by the run
+        prepare_other(bench, OtherModel.model_validate(other))

@@ -12,7 +12,7 @@ from probescale.models.shrink.shrinker import Shrinker
 from probescale.pipeline.lengths import describe_cut
 from probescale.pipeline.provenance import provenance
 from probescale.pipeline.teachers import check_teacher, load_token_teacher
-from probescale.pipeline.validate import check_budget, check_other_model, refuse_encoder
+from probescale.pipeline.validate import check_budget, check_computed_twice, check_other_model, refuse_encoder
 from probescale.pipeline.workbench import Workbench, choose_for_others
 from probescale.probing.probe import check_probes
 from probescale.recovery.embedder import Embedder
@@ -37,7 +37,7 @@ def prepare(config: RunConfig, validation: float | None = None, *, quiet: bool =
     check_budget(config, len(task.train.names))
     for number, other in enumerate(config.compare):
         if isinstance(other, OtherModel):
-            check_other_model(other, task.kind.head, number)
+            check_other_model(other, task.kind.head, number, twice=config.recovery.save_memory)
     if config.recovery.distil and config.recovery.teacher:
         check_teacher(config.recovery, task)
     task, loaded = _load_model(config, task)
@@ -76,6 +76,8 @@ def prepare_other(bench: Workbench, other: OtherModel) -> Workbench:
     recovery = bench.config.recovery.model_copy(update={"distil": False})
     config = bench.config.model_copy(update={"model": model, "recovery": recovery, "compare": ()})
     task, loaded = _load_model(config, replace(bench.task, unlabelled=None), field="compare")
+    if recovery.save_memory:
+        check_computed_twice(type(loaded.model))
     longest = loaded.family.longest_input(loaded.model.config)
     check_length(model.max_length, longest, field="model.max_length")
     recipe = choose_for_others(bench, bench.chosen_recipe).model_copy(update={"augment": 0, "texts": None})

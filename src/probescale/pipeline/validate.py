@@ -43,7 +43,7 @@ from probescale.utils.wheels import parse_wheel_path
 from probescale.utils.yaml_files import parse_section, read_yaml, set_value
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedModel
 
     from probescale.models.family import Family
 
@@ -89,14 +89,16 @@ def check(raw: dict[str, Any], assignments: Sequence[str] = ()) -> RunConfig:
             attempt(parse_budget, selection.budget, selection.k)
     if probing := _section(ProbingConfig, raw.get("probing")):
         attempt(lookup, PROBES, probing.probe, field="probing.probe")
+    recovery = _section(RecoveryConfig, raw.get("recovery"))
+    twice = recovery is not None and recovery.save_memory
     for number, name in enumerate(raw["compare"] if isinstance(raw.get("compare"), list) else []):
         if isinstance(name, dict):
             entry, kind = _section(OtherModel, name), _section(TaskConfig, raw.get("task"))
             if entry and kind and kind.kind in KINDS:
-                attempt(check_other_model, entry, find_kind(kind.kind).head, number)
+                attempt(check_other_model, entry, find_kind(kind.kind).head, number, twice=twice)
         else:
             attempt(_check_compared, str(name), number)
-    if recovery := _section(RecoveryConfig, raw.get("recovery")):
+    if recovery:
         for number, tracker in enumerate(recovery.tracking):
             attempt(_check_tracker, tracker, number)
         attempt(_check_memory, recovery)
@@ -266,8 +268,11 @@ def _check_compared(name: str, number: int) -> None:
         )
 
 
-def check_other_model(other: OtherModel, head: Head, number: int) -> None:
-    """Refuse a compared model that cannot be read, or cannot have the task's head, before any work."""
+def check_other_model(other: OtherModel, head: Head, number: int, *, twice: bool = False) -> None:
+    """Refuse a compared model that cannot be read, or cannot have the task's head, before any work.
+
+    `twice`: its states are to be computed twice, to save memory.
+    """
     field = f"compare.{number}"
     if other.called in {*STRATEGIES, *REFERENCES.values(), ORIGINAL}:
         raise UserError(
@@ -282,7 +287,9 @@ def check_other_model(other: OtherModel, head: Head, number: int) -> None:
         from probescale.models.loading import check_local_model
 
         config = read_config(other.model, other.revision, field=f"{field}.model")
-        find_stock_class(find_family(config, field=f"{field}.model"), config, head, field=f"{field}.model")
+        stock = find_stock_class(find_family(config, field=f"{field}.model"), config, head, field=f"{field}.model")
+        if twice:
+            check_computed_twice(stock)
         check_local_model(other.model, field=f"{field}.model")
 
 
@@ -328,6 +335,7 @@ def check_budget(config: RunConfig, classes: int) -> None:
 
     from probescale.models.budget_costs import Workload, measure_costs
     from probescale.models.counting import count_from_config
+    from probescale.models.heads import find_stock_class
     from probescale.selection.constraints import Constraints
     from probescale.selection.search import refuse_costly
     from probescale.selection.select import largest_k
@@ -337,6 +345,8 @@ def check_budget(config: RunConfig, classes: int) -> None:
     if config.recovery.dimensions:
         _check_dimensions(config, model.hidden_size)
     head = find_kind(config.task.kind).head
+    if config.recovery.save_memory:
+        check_computed_twice(find_stock_class(family, model, head, field="model.source"))
     parameters = count_from_config(model, family, classes, head)
     if config.shrink.asked:  # how small the embeddings get shows when the texts are read
         layers = parameters.layers if config.shrink.units == "all" else (1,) * len(parameters.layers)
@@ -352,6 +362,16 @@ def check_budget(config: RunConfig, classes: int) -> None:
         for strategy in (chosen.strategy, *config.compared_strategies):
             most = largest_k(family.count_layers(model), constraints, strategy)
             refuse_costly(strategy, len(parameters.layers), most, chosen.passes, constraints.full_structure)
+
+
+def check_computed_twice(stock: type[PreTrainedModel]) -> None:
+    """Some stock classes have no gradient checkpointing."""
+    if not stock.supports_gradient_checkpointing:
+        raise UserError(
+            f"transformers cannot compute the states of {stock.__name__} twice",
+            field="recovery.save_memory",
+            hint="leave it out; recovery.adapters: lora also takes less memory",
+        )
 
 
 def _check_dimensions(config: RunConfig, hidden_size: int) -> None:
