@@ -264,7 +264,7 @@ def test_text_that_is_too_long_is_read_from_all_over_it(decoder: Path, tmp_path:
     blocks = len(pack(bench.loaded.tokenizer, read, 64).tokens)
     assert 8 <= blocks < len(pack(bench.loaded.tokenizer, train, 64).tokens)
     everything = prepare(check({**raw, "recovery": {"epochs": 1, "texts": 10**6}}))
-    assert Training(everything, tmp_path, ShrinkPlan()).task is everything.task
+    assert Training(everything, tmp_path, ShrinkPlan()).task == everything.task
 
 
 def test_conversations_without_room_for_their_answers_do_not_count(decoder: Path):

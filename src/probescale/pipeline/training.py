@@ -18,7 +18,7 @@ from probescale.pipeline.folder import EVALUATED
 from probescale.pipeline.seals import INNER, TRACKED, TRAINING
 from probescale.pipeline.teachers import load_token_teacher, match_teacher
 from probescale.pipeline.workbench import Workbench
-from probescale.recovery.answered_texts import FROM_ALL, FROM_SHORT_TRAININGS, gather_texts
+from probescale.recovery.answered_texts import FROM_ALL, FROM_SHORT_TRAININGS, draw_text, gather_texts
 from probescale.recovery.fine_tuning import fine_tune, prepare_training
 from probescale.recovery.health import AS_IT_IS, Health, check_subnetwork, check_trained
 from probescale.recovery.recipe import Choices, Recipe
@@ -33,13 +33,10 @@ from probescale.recovery.teacher import (
 )
 from probescale.recovery.thresholds import set_thresholds
 from probescale.recovery.training_set import draw_validation
-from probescale.tasks.documents import Documents
-from probescale.tasks.task import Task
 from probescale.utils.progress import console
 
 TEACHER = "teacher"  # the fine-tuned original, and the answers that subnetworks learn
 HIGHER, LOWER, LONGER = 3.0, 1 / 3, 2  # other rates and epochs, where a training failed
-MARGIN = 1.05  # of running text that is drawn by its characters: the blocks beyond the recipe's are not read
 
 Trained = tuple[LoadedModel, tuple[float, ...], Health]  # a model, the loss of every epoch, and whether it learned
 
@@ -63,15 +60,6 @@ class LargerRung:
         return ShrinkPlan(**{part: size for part, size in shrink.model_dump().items() if size != here[part]})
 
 
-def _with_text_to_read(bench: Workbench) -> Task:
-    """The task; of running text that is too long to be read, passages from all over it instead of its beginning."""
-    train, blocks = bench.task.train, bench.chosen_recipe.texts
-    if not isinstance(train, Documents) or blocks is None or blocks >= bench.situation.unlabelled:
-        return bench.task
-    share = MARGIN * blocks / bench.situation.unlabelled
-    return replace(bench.task, train=train.draw(share, bench.config.seed))
-
-
 class Training:
     """Trains models of one run. What was trained stands in the run's folder, from which an interrupted run resumes."""
 
@@ -80,7 +68,8 @@ class Training:
         self.bench, self.work, self.shared, self.shrink = bench, work, shared or work, shrink
         self.config, self.loaded, self.shrinker = bench.config, bench.loaded, bench.shrinker
         self.choices: Choices = bench.chosen_recipe
-        self.task = _with_text_to_read(bench)
+        train = draw_text(bench.task.train, self.choices, bench.situation.unlabelled, bench.config.seed)
+        self.task = replace(bench.task, train=train)
         self.best_probe: float | None = None  # score of the best probe for the task's labels, where it is known
         self.texts = gather_texts(self.task.train, self.task.unlabelled, self.choices, self.config.seed)
         self.unlabelled = self.texts.unlabelled

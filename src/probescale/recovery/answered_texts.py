@@ -9,11 +9,13 @@ import numpy as np
 
 from probescale.recovery.recipe import Choices
 from probescale.tasks.data import Data
+from probescale.tasks.documents import Documents
 from probescale.tasks.unlabelled import changed_copies, joined
 
 # Texts that are held out to judge by: their share, and their largest number
 FROM_ALL = 0.05, 500  # nothing learns from them, as in a ladder
 FROM_SHORT_TRAININGS = 0.2, 1000  # the final training learns from them
+MARGIN = 1.05  # of running text, which is drawn by its characters: blocks beyond those of the recipe are not read
 
 
 class HeldOut(NamedTuple):
@@ -47,6 +49,13 @@ class AnsweredTexts(NamedTuple):
         frozenset({4})
         """
         return frozenset(np.flatnonzero(np.isin(self.origins, texts)).tolist()).difference(texts)
+
+
+def draw_text(train: Data, choices: Choices, blocks: int, seed: int) -> Data:
+    """The training data; of running text with more blocks than are read, passages from all over it."""
+    if not isinstance(train, Documents) or choices.texts is None or choices.texts >= blocks:
+        return train
+    return train.draw(MARGIN * choices.texts / blocks, seed)
 
 
 def gather_texts(train: Data, unlabelled: Data | None, choices: Choices, seed: int) -> AnsweredTexts:
