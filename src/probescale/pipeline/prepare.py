@@ -16,6 +16,7 @@ from probescale.pipeline.validate import check_budget, check_computed_twice, che
 from probescale.pipeline.workbench import Workbench, choose_for_others
 from probescale.probing.probe import check_probes
 from probescale.recovery.embedder import Embedder
+from probescale.recovery.label_scale import refuse_far_numbers
 from probescale.tasks.kinds import find_kind
 from probescale.tasks.label_matching import match_labels
 from probescale.tasks.notes import describe_data
@@ -114,6 +115,8 @@ def _load_model(config: RunConfig, task: Task, field: str = "model.source") -> t
         allow_pickle=model.allow_pickle,
         field=field,
     )
+    if kind.standardised and not loaded.head_is_trained:
+        refuse_far_numbers(task.train.row_labels, loaded.model)
     return task, loaded
 
 

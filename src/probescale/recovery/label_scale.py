@@ -9,7 +9,10 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from probescale.errors import UserError
 from probescale.models.family import backbone
+
+FARTHEST = 10.0  # deviations between the mean and 0 that a head without a bias still learns
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,18 @@ def fit_label_scale(labels: np.ndarray, model: PreTrainedModel) -> LabelScale:
     """The scale of these labels. The mean stays 0 if the output layer has no bias that could absorb it."""
     mean = float(np.nanmean(labels)) if find_output_layer(model).bias is not None else 0.0
     return LabelScale(mean, float(np.nanstd(labels)) or 1.0)
+
+
+def refuse_far_numbers(labels: np.ndarray, model: PreTrainedModel) -> None:
+    """Refuse numbers far from 0 for a head without a bias, as decoders have it: no weight could hold their mean."""
+    mean, deviation = float(np.nanmean(labels)), float(np.nanstd(labels))
+    if find_output_layer(model).bias is None and abs(mean) > FARTHEST * deviation:
+        raise UserError(
+            f"the numbers are around {mean:.6g} and differ from it by {deviation:.3g}, which {type(model).__name__} "
+            "cannot learn: its head has no bias",
+            field="task.train",
+            hint=f"subtract {mean:.6g} from all numbers, and add it to the model's answers; or take an encoder",
+        )
 
 
 def find_output_layer(model: PreTrainedModel) -> nn.Linear:
