@@ -2,7 +2,7 @@
 
     python benchmarks/embeddings.py                             every row that is not measured yet
     python benchmarks/embeddings.py gte-small --budget 5x 2x    some of them
-    python benchmarks/embeddings.py --summary                   only what is kept so far
+    python benchmarks/embeddings.py --tables                    only the table of docs/results/embeddings.md
 
 Per model and budget: the original, `compress` with nothing but texts, the same cut without training, evenly spaced
 layers of the same size with the same training, and the int8 ONNX file. Beside them, published models as they are. All
@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from embedding_data import read_questions, write_corpus
+from pages import write_tables
 from probescale.config import RunConfig
 from probescale.deploy.evaluation import predict_dataset
 from probescale.deploy.export import export
@@ -193,17 +194,20 @@ def known() -> list[dict[str, Any]]:
     return [json.loads(line) for line in MEASURED.read_text().splitlines()] if MEASURED.exists() else []
 
 
-def summarize() -> None:
-    """Print every row with the share of its original's recall."""
+def table() -> str:
+    """Every row, with the share of its original's recall."""
     originals = {(row["model"], row["texts"], row["rows"]): row for row in known() if row["name"] == ORIGINAL}
+    heads = ("made small", "budget", "model", "parameters", "MB", "similarities", "recall@10", "of the original's")
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
     for row in known():
-        original = originals.get((row["model"], row["texts"], row["rows"]), row)
-        kept = row["recall_at_10"] / max(original["recall_at_10"], 1e-9)
-        size = f"{row['params'] / 1e6:.1f}M" if "params" in row else f"{row['megabytes']} MB"
-        print(
-            f"{row['model']:10} {row['budget'] or '':4} {row['texts']:6} {row['name']:30} {size:>9}  "
-            f"spearman {row['spearman']:.4f}  recall@10 {row['recall_at_10']:.4f} ({kept:.1%})"
-        )
+        original = originals[row["model"], row["texts"], row["rows"]]
+        budget = " ".join(part for part in (row["budget"], row["time"] and f"--time {row['time']}") if part) or "-"
+        params = f"{row['params'] / 1e6:.1f}M" if "params" in row else "-"
+        kept = f"{row['recall_at_10'] / original['recall_at_10']:.1%}"
+        cells = (row["model"], budget, row["name"], params, str(row["megabytes"]), f"{row['spearman']:.3f}",
+                 f"{row['recall_at_10']:.3f}", kept)  # fmt: skip
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -216,13 +220,14 @@ def main() -> None:
     parser.add_argument("--set", nargs="*", default=[], help="settings of the runs, such as recovery.epochs=4")
     parser.add_argument("--published", nargs="*", default=list(PUBLISHED), help="models to measure as they are")
     parser.add_argument("--out", type=Path, default=ROOT / ".cache" / "embeddings", help="folder for the runs")
-    parser.add_argument("--summary", action="store_true", help="train nothing")
+    parser.add_argument("--tables", action="store_true", help="train nothing")
     asked = parser.parse_args()
     asked.budgets = lambda model: asked.budget or BUDGETS.get(model, ("5x",))
-    for model in asked.models if not asked.summary else ():
+    for model in asked.models if not asked.tables else ():
         for budget in asked.budgets(model):
             Comparison(asked, model, budget).measure()
-    summarize()
+    write_tables("results/embeddings.md", "embeddings.py", table())
+    print(table())
 
 
 if __name__ == "__main__":
