@@ -83,7 +83,7 @@ def compress(
     from probescale.pipeline.run import run as run_pipeline
     from probescale.pipeline.smallest import smallest as find_smallest
 
-    refuse_beside_keep(keep, budget=budget, time=time, ladder=ladder)
+    refuse_beside_keep(keep, {"budget": budget, "time": time, "ladder": ladder})
     refuse_beside_ladder(ladder, budget)
     columns = {"text": text, "pair": pair, "label": label, "kind": kind}
     source = model if isinstance(model, tuple) else str(model)

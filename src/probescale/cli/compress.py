@@ -69,7 +69,8 @@ def compress(
 
     with spinner("loading libraries"):
         from probescale.pipeline.compress import NOTHING_GIVEN, Request, build_config, refuse_beside_keep, split_rungs
-    refuse_beside_keep(keep, budget=budget, ladder=ladder, time=time, compare=compare, **{"dry-run": dry_run})
+    beside = {"budget": budget, "ladder": ladder, "time": time, "compare": compare, "dry-run": dry_run}
+    refuse_beside_keep(keep, beside)
     settings = {
         "time": time,
         "seed": seed,

@@ -52,7 +52,7 @@ class Request:
         return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in stem) or "task"
 
 
-def refuse_beside_keep(keep: object, *, where: str = "--", **given: object) -> None:
+def refuse_beside_keep(keep: object, given: Mapping[str, object], *, where: str = "--") -> None:
     """Refuse what a search for the smallest model would ignore, where there is a share to keep.
 
     `where`: what stands before the names, where they were given.

@@ -66,7 +66,7 @@ def smallest(config: RunConfig, keep: float, out: Path | str, *, overwrite: bool
     every size, gives way to `stitched`.
     """
     check_share(keep)
-    refuse_beside_keep(keep, where="", time=config.time)
+    refuse_beside_keep(keep, {"time": config.time}, where="")
     out = check_run_folder(out, config.list_sources(), overwrite=overwrite)
     strategy = config.selection.strategy
     if STRATEGIES[strategy].decides_allocation:
