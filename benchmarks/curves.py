@@ -2,6 +2,7 @@
 
 python benchmarks/curves.py             what is not measured yet: docs/results/figures/NAME.json has the numbers
 python benchmarks/curves.py smollm2     this one, again
+python benchmarks/curves.py --tables    only the page
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def write_wikitext() -> None:
 def main() -> None:
     write_wikitext()
     missing = [name for name in STUDIES if not (FIGURES / f"{name}.json").exists()]
-    for name in sys.argv[1:] or missing:
+    for name in [name for name in sys.argv[1:] or missing if name != "--tables"]:
         measure(name)
         print(name, "done", flush=True)
     head = [
