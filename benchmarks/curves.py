@@ -58,6 +58,7 @@ def measure(name: str) -> None:
     study = STUDIES[name]
     task = {"name": name, "train": study.train, "probes": [{"name": name} | study.probe]}
     if study.train is TEXT:
+        write_wikitext()
         task |= {"kind": "text"}
     raw = {
         "model": {"source": str(weights(study.model))},
@@ -91,7 +92,6 @@ def write_wikitext() -> None:
 
 
 def main() -> None:
-    write_wikitext()
     missing = [name for name in STUDIES if not (FIGURES / f"{name}.json").exists()]
     for name in [name for name in sys.argv[1:] or missing if name != "--tables"]:
         measure(name)
