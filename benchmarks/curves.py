@@ -96,15 +96,16 @@ def main() -> None:
     for name in [name for name in sys.argv[1:] or missing if name != "--tables"]:
         measure(name)
         print(name, "done", flush=True)
+    measured = [name for name in STUDIES if (FIGURES / f"{name}.json").exists()]
+    decoders = ", and decoders with the tuned lens" if any(STUDIES[name].train is TEXT for name in measured) else ""
     head = [
         "<!-- Written by benchmarks/curves.py; run it to write this page again. -->",
         "# What the layers of real models know",
-        "gte-small (BERT, 12 layers, hidden size 384) with linear probes, and two decoders with the tuned "
-        "lens; one seed. [Probing](../concepts/probing.md#what-the-curves-show) says what the curves show; "
-        "`figures/*.json` has all numbers.",
+        f"gte-small (BERT, 12 layers, hidden size 384) with linear probes{decoders}; one seed. "
+        "[Probing](../concepts/probing.md#what-the-curves-show) says what the curves show; `figures/*.json` has all "
+        "numbers.",
     ]
-    sections = [describe(name) for name in STUDIES if (FIGURES / f"{name}.json").exists()]
-    write_text(PAGE, "\n\n".join(head + sections) + "\n")
+    write_text(PAGE, "\n\n".join([*head, *(describe(name) for name in measured)]) + "\n")
 
 
 if __name__ == "__main__":
