@@ -470,7 +470,7 @@ def test_a_tournament_is_for_runs_alone(cli, model_folder, task_files, tmp_path,
     raw = raw_config(model_folder, task_files)
     with pytest.raises(Problems, match="in common"):
         check(raw | {"compare": ["tried"], "selection": {"k": 2}})
-    untrained = raw | {"recovery": {"epochs": 0}, "compare": []}
+    untrained = raw | {"recovery": {"epochs": 0}, "compare": [], "time": None}
     smallest(check(untrained), 0.9, tmp_path / "small")
     assert Selection.load(tmp_path / "small" / "selection.json").strategy == "stitched", "it would play one per size"
     assert not (tmp_path / "small" / "tournament.json").exists()
