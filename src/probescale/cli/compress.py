@@ -69,8 +69,7 @@ def compress(
 
     with spinner("loading libraries"):
         from probescale.pipeline.compress import NOTHING_GIVEN, Request, build_config, refuse_beside_keep, split_rungs
-    beside = {"budget": budget, "ladder": ladder, "time": time, "compare": compare, "dry-run": dry_run}
-    refuse_beside_keep(keep, beside)
+    refuse_beside_keep(keep, {"budget": budget, "ladder": ladder, "time": time, "compare": compare, "dry-run": dry_run})
     settings = {
         "time": time,
         "seed": seed,
